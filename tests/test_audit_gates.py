@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from leakage import audit
-from leakage.audit.gates import Gate, outsiders_needed, to_junit
+from leakage.audit.gates import Gate
+from leakage.evaluation import outsiders_needed
 from refusing import refusals
+from reproduced.junit import to_junit
 
 ROWS = 240
 REPETITIONS = 20

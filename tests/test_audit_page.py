@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from leakage import audit
-from leakage.audit.gates import Gate, outsiders_needed
+from leakage.audit.gates import Gate
+from leakage.evaluation import outsiders_needed
 from reproduced import command_line
 
 BOOK = Path(__file__).parents[1] / "book"

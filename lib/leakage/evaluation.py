@@ -35,6 +35,7 @@ the second held the latter in 96 %.
 """
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -68,6 +69,7 @@ _LAST_RATE = 0.98  # of these: at 1 nothing is measured
 _NUMBERS_AT_ONCE = 2**22  # scores that are ranked at once: memory for many rows, speed for few
 
 
+_MOST_ROWS = 2**20  # members, or outsiders: with more, perfect scores show no less than 0.99999
 _ROUNDING = 1e-12  # a smaller error of a mean of rates is that of floating-point sums
 _PROGRESS = {"disable": None, "delay": 2, "leave": False}  # a bar on a terminal, where it takes seconds
 
@@ -75,6 +77,23 @@ _PROGRESS = {"disable": None, "delay": 2, "leave": False}  # a bar on a terminal
 def tpr_name(fpr: float) -> str:
     """The name of the true positive rate at a false positive rate."""
     return f"tpr@{float(fpr)!r}"
+
+
+def canonical_metric(metric: str) -> str:
+    """A metric in one way of writing it: one of `METRICS`, or `tpr@F` with F in (0, 1).
+
+    Raises:
+        ValueError: if it is none.
+    """
+    if metric in METRICS:
+        return metric
+    rate = re.fullmatch(r"tpr@([0-9]*\.?[0-9]+(?:e-?[0-9]{1,3})?)", metric) if isinstance(metric, str) else None
+    if not rate or not 0 < float(rate[1]) < 1:
+        raise ValueError(
+            f"`metric` must be one of {', '.join(METRICS)} or tpr@F with F in (0, 1), such as tpr@0.01; "
+            f"got {arguments.shown(metric)}."
+        )
+    return tpr_name(float(rate[1]))
 
 
 def is_resolvable(fpr: float, outsiders: int) -> bool:
@@ -432,6 +451,33 @@ def pooled_estimate(
         counts = [(int(flagged[kind].sum()), int(kind.sum())) for kind in (member, ~member)]
         return newcombe_interval(*counts, level=level)
     return roc.tpr_at_fpr(**kinds, fpr=fpr_of(metric), level=level)
+
+
+def attainable(metric: str, *, members: int, outsiders: int, level: float) -> float:
+    """The lower end of the interval of perfectly separated scores; 0 where the outsiders cannot show the rate."""
+    if metric not in METRICS and not is_resolvable(fpr_of(metric), outsiders):
+        return 0.0
+    counts = (min(members, _MOST_ROWS), min(outsiders, _MOST_ROWS))
+    member = torch.arange(sum(counts)).unsqueeze(0) < counts[0]
+    return pooled_estimate(member.double(), member, member, metric, level=level).low
+
+
+def outsiders_needed(metric: str, bar: float, *, level: float) -> str:
+    """With how many outsiders, and as many members, perfectly separated scores exceed the bar; in words."""
+
+    def suffices(count: int) -> bool:
+        return attainable(metric, members=count, outsiders=count, level=level) > bar
+
+    most = 2
+    while not suffices(most):
+        if most >= _MOST_ROWS:
+            return f"more than {most:,}"
+        most *= 2
+    least = most // 2
+    while most - least > 1:
+        middle = (least + most) // 2
+        least, most = (least, middle) if suffices(middle) else (middle, most)
+    return f"{most:,}"
 
 
 def model_groups(models: TrainedModels) -> list[list[int]]:

@@ -234,9 +234,10 @@ def audit(options: argparse.Namespace) -> int:
     from leakage import audit as audits
     from leakage import store
     from leakage.audit import scores_file
-    from leakage.audit.gates import SLICE, Gate, to_junit
+    from leakage.audit.gates import SLICE, Gate
     from leakage.audit.inputs import validate_inputs
     from leakage.audit.run import run_audit
+    from reproduced.junit import to_junit
 
     try:
         gates = [Gate(metric, bar) for metric, bar in limits]

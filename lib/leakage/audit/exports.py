@@ -1,6 +1,5 @@
-"""What other programs read of an audit: JSON, JUnit, and where the numbers come from."""
+"""What other programs read of an audit: JSON, and where its numbers come from."""
 
-import hashlib
 import json
 import platform
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from leakage import __version__
+from leakage import __version__, store
 from leakage.audit.gates import GateResult
 from leakage.audit.result import Audit
 from leakage.metrics.estimates import Estimate
@@ -67,17 +66,8 @@ def provenance(source: Path | None) -> dict[str, Any]:
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "versions": {**versions, "python": platform.python_version()},
-        "input": None if source is None else {"file": source.name, "sha256": checksum(source)},
+        "input": None if source is None else {"file": source.name, "sha256": store.checksum(source)},
     }
-
-
-def checksum(path: Path) -> str:
-    """The SHA-256 of a file; of a folder that of what `sha256sum *.npy` prints in it, so that names count."""
-    if path.is_dir():
-        lines = [f"{checksum(file)}  {file.name}\n" for file in sorted(path.glob("*.npy"))]
-        return hashlib.sha256("".join(lines).encode()).hexdigest()
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def describe_design(audit: Audit) -> str:

@@ -18,8 +18,9 @@ from matplotlib.figure import Figure
 
 from leakage.audit import exports
 from leakage.audit.gates import SLICE, GateResult
-from leakage.audit.result import Audit, Table
+from leakage.audit.result import Audit
 from leakage.evaluation import curve_fprs, fpr_of, measure, tpr_name
+from leakage.metrics.tables import Table
 
 # ── figure ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
