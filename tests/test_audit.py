@@ -1,6 +1,8 @@
 """An audit takes any design in any form, finds what leaks and nothing else, and says what it cannot show."""
 
 import functools
+import hashlib
+import html
 import json
 import math
 import re
@@ -13,7 +15,9 @@ from hypothesis import strategies as st
 
 from leakage import audit
 from leakage.attacks.membership.lira import lira
+from leakage.attacks.membership.table import ATTACKS
 from leakage.audit import notes, run
+from leakage.audit.gates import Gate
 from leakage.audit.inputs import validate_inputs
 from leakage.data.membership_splits import complementary_halves
 from leakage.evaluation import evaluate, model_groups
@@ -57,6 +61,7 @@ DESIGNS = {
     "one model": (subsets(1), None, {"loss"}),
     "two models": (subsets(2), None, {"loss", "calibrated loss"}),
     "one pair": (pairs(2), None, {"loss"}),
+    "one split": (np.tile(subsets(1), (8, 1)), None, {"loss"}),
     "two pairs": (pairs(4), None, {"loss", "sample threshold", "calibrated loss"}),
 }
 
@@ -235,6 +240,7 @@ SAID = {
     "is optimistic": (duplicated, pairs(), {}),
     "may win by counting": (some_losses, balanced(), {}),
     "only offline attacks": (some_losses, apart(), {}),
+    "references of a target tell who was a member": (some_losses, np.tile(subsets(1), (8, 1)), {}),
     "no reference model": (some_losses, subsets(1), {}),
     "one reference model": (some_losses, subsets(2), {}),
     "two references of each kind": (some_losses, pairs(4), {}),
@@ -366,11 +372,33 @@ def test_the_report_is_one_page_that_asks_nobody_and_obeys_nobody(design, tmp_pa
 
 @each_design
 def test_json_is_strict_and_complete(design):
-    found = json.loads(leaking(design).to_json(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    result = leaking(design)
+    gates = result.judge([Gate("auc", 0.5), Gate("auc", 0.99 * result.lower_end("auc").attainable)])
+    text = result.to_json(gates=gates)
+    found = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert found["schema"] == 1
     assert {row["attack"] for row in found["attacks"]} == DESIGNS[design][2]
-    assert found["attacks"][0]["tpr"]["0.001"] is None
+    assert all(row["sentence"] for row in found["attacks"])
+    assert found["attacks"][0]["tpr"][1] == {"fpr": 0.001, "estimate": None, "low": None, "high": None}
     assert len(found["records"]) == 20
     assert found["slices"][0]["slice"] == "x"
+    assert [gate["failed"] for gate in found["gates"]] == [True, False]
+    assert (found["verdict"], json.loads(result.to_json())["verdict"]) == ("failed", None)
+    parts = [found, *(row for key in ("attacks", "records", "slices", "gates") for row in found[key])]
+    assert all(re.fullmatch("[a-z_]+", key) for part in parts for key in part)
+
+
+def test_the_report_says_what_was_judged_and_what_each_attack_does(tmp_path):
+    result = leaking("pairs")
+    file = tmp_path / "scores.npz"
+    file.write_bytes(b"scores")
+    gates = result.judge([Gate("auc", 0.5)])
+    text = result.report(tmp_path / "audit.html", title="Model <7>", gates=gates, source=file).read_text("utf-8")
+    assert text.count("Model &lt;7&gt;") == 2
+    assert hashlib.sha256(b"scores").hexdigest() in text
+    assert "complementary pairs" in text
+    assert "Bars: failed" in text
+    assert all(html.escape(ATTACKS[row.attack].sentence) in text for row in result.results)
 
 
 def test_the_curve_is_logarithmic_and_leaves_the_readers_settings_alone():

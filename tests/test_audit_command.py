@@ -1,5 +1,6 @@
 """`leakage audit` judges a file, fails where a leak surely passes a bar, and writes nothing about a bad file."""
 
+import hashlib
 import io
 import json
 import os
@@ -10,6 +11,7 @@ import sys
 import tomllib
 import zipfile
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -67,7 +69,7 @@ def test_the_lower_end_decides(scores, tmp_path, capsys):
     page = tmp_path / "audit.html"
     assert run(capsys, scores, "--fail-above", f"auc={surely + 1e-6}")[0] == 0
     status, _, err = run(
-        capsys, scores, f"--fail-above=auc={surely - 1e-6}", "--fail-above=tpr@0.05=1", "--report", page
+        capsys, scores, f"--fail-above=auc={surely - 1e-6}", "--fail-above=tpr@0.05=0.9", "--report", page
     )
     assert status == 1
     assert err.startswith("leakage: auc is at least")
@@ -75,6 +77,48 @@ def test_the_lower_end_decides(scores, tmp_path, capsys):
     assert page.is_file()
     status, _, err = run(capsys, scores, "--fail-above=auc=0", "--fail-above=tpr@0.05=0", "--fail-above=advantage=0")
     assert (status, err.count("\n")) == (1, 3)
+
+
+def test_a_bar_that_no_scores_could_break_is_refused_with_the_number_it_takes(tmp_path, capsys):
+    path, member = tmp_path / "total.npz", np.arange(600) < 300
+    np.savez(path, losses=np.where(member, 0.01, 3.0), member=member)
+    answer = run(capsys, path, "--fail-above", "tpr@0.01=0.01")
+    assert is_a_refusal(*answer)
+    assert "takes 466 outsiders" in answer[2]
+    assert run(capsys, path, "--fail-above", "tpr@0.1=0.9")[0] == 1
+
+
+def test_the_json_names_the_file_and_judges_it(scores, folder, tmp_path, capsys):
+    status, out, err = run(capsys, scores, "--json", "-", "--fail-above", "slice:auc=0.5")
+    found = json.loads(out)
+    assert status == 1
+    assert "LiRA" in err  # the table
+    assert found["input"] == {"file": "scores.npz", "sha256": hashlib.sha256(scores.read_bytes()).hexdigest()}
+    assert {"leakage", "torch", "numpy", "python"} == found["versions"].keys()
+    (gate,) = found["gates"]
+    assert gate["failed"]
+    assert gate["slice"].startswith(("label ", "group "))
+    assert found["verdict"] == "failed"
+    lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(folder.iterdir())]
+    of_folder = json.loads(run(capsys, folder, "--json", "-")[1])
+    assert of_folder["input"]["sha256"] == hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def test_junit_shows_each_bar_as_a_test(scores, tmp_path, capsys):
+    page = tmp_path / "audit.xml"
+    assert run(capsys, scores, "--junit", page, "--fail-above=auc=0.5", "--fail-above=auc=0.95")[0] == 1
+    suite = ElementTree.parse(page).getroot()
+    assert [case.get("name") for case in suite] == ["auc <= 0.5", "auc <= 0.95"]
+    assert [case.find("failure") is None for case in suite] == [False, True]
+
+
+def test_a_note_that_makes_the_answer_wrong_is_on_the_standard_error(tmp_path, capsys):
+    path = tmp_path / "swapped.npz"
+    np.savez(path, losses=LOSSES, member=~MEMBER)
+    status, out, err = run(capsys, path)
+    assert status == 0
+    assert "is `member` turned over" in out
+    assert err.startswith("leakage: Members have the larger losses")
 
 
 def archive(**arrays):
@@ -198,6 +242,11 @@ def test_no_array_of_a_folder_is_overwritten(folder, capsys):
         ["--fail-above", "tpr@0=0.5"],
         ["--fail-above", "tpr@0.0001=0.5"],
         ["--fail-above", "tpr@1e-9999=0.5"],
+        ["--fail-above", "auc=1"],
+        ["--fail-above", "tpr@0.01=5"],
+        ["--fail-above", "slice:tpr@0.01=0.5", "--json", "{folder}/a"],
+        ["--fail-above", "slice:=0.5"],
+        ["--junit", "{folder}/a"],
         ["--fail-above", "precision=0.5"],
         ["--level", "1"],
         ["--level", "nan"],
@@ -311,6 +360,15 @@ def packages_of_the_book() -> set[str]:
 def test_the_library_needs_nothing_of_the_book():
     found = run_without({*packages_of_the_book(), "reproduced"}, EVERYTHING)
     assert found.returncode == 0, found.stderr
+
+
+def test_the_audit_needs_nothing_that_windows_lacks(scores, tmp_path):
+    page = tmp_path / "audit.html"
+    command = f"command_line.main(['audit', {str(scores)!r}, '--report', {str(page)!r}, '--json', '-'])"
+    code = f"from leakage.audit import of_module, of_sklearn\nfrom reproduced import command_line\nsys.exit({command})"
+    found = run_without({"fcntl", "grp", "pwd", "resource", "termios"}, code)
+    assert found.returncode == 0, found.stderr
+    assert page.is_file()
 
 
 def test_the_library_alone_audits_and_refuses_to_build(scores, tmp_path):

@@ -1,14 +1,23 @@
-"""The page *Audit your own model* runs as it stands, from top to bottom."""
+"""The page *Audit your own model* runs as it stands, and its contract says what is so."""
 
+import json
 import re
 import shlex
 from pathlib import Path
 
+import check_jsonschema
+import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from leakage import audit
+from leakage.audit.gates import Gate
+from leakage.evaluation import outsiders_needed
 from reproduced import command_line
 
-TEXT = (Path(__file__).parents[1] / "book" / "audit_your_model.md").read_text("utf-8")
+BOOK = Path(__file__).parents[1] / "book"
+TEXT = (BOOK / "audit_your_model.md").read_text("utf-8")
+CONTRACT = (BOOK / "audit_contract.md").read_text("utf-8")
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 (COMMAND,) = re.findall(r"^leakage audit .*$", TEXT, re.MULTILINE)
 
@@ -23,9 +32,46 @@ def test_the_examples_go_on_from_each_other(tmp_path, monkeypatch, capsys):
             assert names["bound"].epsilon > 1.5, example
     assert command_line.main(shlex.split(COMMAND)[1:]) == 0
     assert "are clipped" in capsys.readouterr().out
-    assert {path.name for path in tmp_path.iterdir()} == {"audit.html", "audit.json", "scores.npz", "trained"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "audit.html",
+        "audit.json",
+        "audit.xml",
+        "scores.npz",
+        "trained",
+    }
 
 
 @pytest.mark.parametrize("name", ["of_losses", "of_sklearn", "of_module", "one_run", "of_trials"])
 def test_every_door_is_shown(name):
     assert any(f"audit.{name}(" in example for example in EXAMPLES)
+
+
+def test_the_workflow_of_the_page_is_one_and_its_command_is_understood(tmp_path):
+    (text,) = re.findall(r"^```yaml\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+    path = tmp_path / "privacy.yml"
+    path.write_text(text, "utf-8")
+    result = CliRunner().invoke(check_jsonschema.main, ["--builtin-schema", "vendor.github-workflows", str(path)])
+    assert result.exit_code == 0, result.output
+    (words,) = re.findall(r"leakage (audit [^\n]*\n[^\n]*)", text)
+    options = command_line._parser().parse_args(shlex.split(words))
+    assert [Gate(*command_line._parse_limit(limit)).metric for limit in options.limits] == [
+        "tpr@0.01",
+        "slice:tpr@0.01",
+    ]
+
+
+def test_the_contract_has_the_numbers_of_outsiders_that_bars_take():
+    rows = re.findall(r"^\| ([\d.]+) % \| ([\d,]+) \| ([\d,]+) \|$", CONTRACT, re.MULTILINE)
+    assert len(rows) == 3
+    for percent, *said in rows:
+        levels = [1 - 0.05 / attacks for attacks in (1, 6)]
+        assert said == [outsiders_needed(f"tpr@{float(percent) / 100!r}", 0.0, level=level) for level in levels]
+
+
+def test_the_contract_has_every_key_of_the_json():
+    member = np.random.default_rng(0).random((8, 100)) < 0.5
+    result = audit.of_losses(np.where(member, 0.1, 1.0), member, labels=[0] * 100, groups=[1] * 100)
+    found = json.loads(result.to_json(gates=result.judge([Gate("auc", 0.5)])))
+    said = CONTRACT[CONTRACT.index("## JSON") :]
+    keys = {*found, *(key for part in ("attacks", "records", "slices", "gates") for key in found[part][0])}
+    assert not [key for key in keys if f"`{key}`" not in said]

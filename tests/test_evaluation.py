@@ -266,6 +266,22 @@ def test_too_few_models_for_an_attack_are_said_in_its_row():
     )
 
 
+@each_attack
+def test_every_attack_is_explained_in_a_sentence_or_two(name):
+    assert ATTACKS[name].sentence.endswith(".")
+    assert 20 < len(ATTACKS[name].sentence) < 240
+
+
+def test_a_rate_that_never_varies_has_an_interval_with_a_width():
+    never = {"never": lambda models: torch.zeros_like(models.losses)}
+    found = evaluate(PLANTED, never, fprs=(0.1,), generator=stream(0, "a"))
+    rate, everywhere = found.interval("never", "tpr@0.1"), evaluate(PLANTED, ["loss"]).interval("loss")
+    assert (rate.low, rate.estimate) == (0, 0)
+    assert 0 < rate.high < 0.5
+    assert everywhere.estimate == pytest.approx(1)
+    assert 0.5 < everywhere.low < 1
+
+
 def test_every_source_is_in_the_references():
     known = (Path(__file__).parents[1] / "book" / "references.bib").read_text("utf-8")
     assert not [name for name, one in ATTACKS.items() if one.source and f"{{{one.source}," not in known]

@@ -14,8 +14,11 @@ over targets have intervals of one of two kinds:
     $$ \widehat{\text{se}}^2 = \frac{g - 1}{g} \sum_{k=1}^{g} \big(\hat\theta_{(k)} - \bar\theta\big)^2 $$
 
     or the plain error where that is larger, with Student's t (the jackknife; it is conservative: B. Efron, C. Stein,
-    1981, Annals of Statistics 9). Where there are too few models to leave any out, or all have the same number, both
-    ends are means of the single targets' ends, which is wide. An audit of somebody's rows uses this kind.
+    1981, Annals of Statistics 9). Where there are too few models to leave any out, or all have the same number, the
+    lower end is that of all targets as one sample (`pooled_estimate`), and the upper end the mean of the single
+    targets' upper ends, which is wider. Where all were trained on the same points, both ends are means of the single
+    targets' ends, and so for other points: leaving out models does not tell how much the choice of the members matters.
+    An audit of somebody's rows uses this kind.
 
 `interval="population"`: for *rows such as these*. Other models on other rows of the same law would give other means.
 
@@ -23,7 +26,8 @@ over targets have intervals of one of two kinds:
 
     where $V_1$ is the variance of the mean over models, or over complementary pairs, the two of which count as one, and
     $V_2$ that over points, by leaving out one of 20 groups after the other. Whatever varies with both is counted twice:
-    the interval is wide rather than narrow. A comparison of attacks uses this kind.
+    the interval is wide rather than narrow. Where neither varies, both ends are means of the single targets' ends. A
+    comparison of attacks uses this kind.
 
 Of 32 models on 60 rows, whose AUC by the loss had an interval 0.05 wide for these rows and 0.07 for rows such as these,
 the first held what other trainings on the same rows gave in all of 120 cases, and what other rows gave in 85 % of them;
@@ -31,8 +35,9 @@ the second held the latter in 96 %.
 """
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -41,6 +46,7 @@ import torch
 from jaxtyping import Bool, Float, Float64
 from scipy import special
 from torch import Tensor
+from tqdm import tqdm
 
 from leakage import arguments
 from leakage.attacks.membership import loss_threshold
@@ -63,9 +69,31 @@ _LAST_RATE = 0.98  # of these: at 1 nothing is measured
 _NUMBERS_AT_ONCE = 2**22  # scores that are ranked at once: memory for many rows, speed for few
 
 
+_MOST_ROWS = 2**20  # members, or outsiders: with more, perfect scores show no less than 0.99999
+_ROUNDING = 1e-12  # a smaller error of a mean of rates is that of floating-point sums
+_PROGRESS = {"disable": None, "delay": 2, "leave": False}  # a bar on a terminal, where it takes seconds
+
+
 def tpr_name(fpr: float) -> str:
     """The name of the true positive rate at a false positive rate."""
     return f"tpr@{float(fpr)!r}"
+
+
+def canonical_metric(metric: str) -> str:
+    """A metric in one way of writing it: one of `METRICS`, or `tpr@F` with F in (0, 1).
+
+    Raises:
+        ValueError: if it is none.
+    """
+    if metric in METRICS:
+        return metric
+    rate = re.fullmatch(r"tpr@([0-9]*\.?[0-9]+(?:e-?[0-9]{1,3})?)", metric) if isinstance(metric, str) else None
+    if not rate or not 0 < float(rate[1]) < 1:
+        raise ValueError(
+            f"`metric` must be one of {', '.join(METRICS)} or tpr@F with F in (0, 1), such as tpr@0.01; "
+            f"got {arguments.shown(metric)}."
+        )
+    return tpr_name(float(rate[1]))
 
 
 def is_resolvable(fpr: float, outsiders: int) -> bool:
@@ -161,6 +189,8 @@ class Evaluation:
             return Estimate(float(values.mean()), least, most, n=len(values), level=level)
         variances = float(values.var() / len(values)), float(left.var(correction=0) * (len(left) - 1))
         total, middle = sum(variances), float(values.mean())
+        if known and math.sqrt(total) < _ROUNDING and len(weights) == 1:
+            return self._mean_of_targets(next(iter(weights)), metric, level)
         freedom = total**2 / max(variances[0] ** 2 / (len(values) - 1) + variances[1] ** 2 / (len(left) - 1), 1e-300)
         half = float(special.stdtrit(freedom, (1 + level) / 2)) * math.sqrt(total) if total > 0 else 0.0
         half = half if known else math.inf
@@ -173,6 +203,11 @@ class Evaluation:
             found = "  ".join(f"{metric} {self.interval(name, metric)}" for metric in result.rates)
             lines.append(f"{name:<26}{result.attack.sees:<11}{'  '.join(filter(None, [found, result.missing]))}")
         return "\n".join(lines)
+
+    @cached_property
+    def different_targets(self) -> list[int]:
+        """Of the targets that were trained on the same points the first."""
+        return sorted(np.unique(self.models.target_member.cpu().numpy(), axis=0, return_index=True)[1].tolist())
 
     # ── for these rows ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -196,9 +231,10 @@ class Evaluation:
             return {}
         attacks = {name: one.attack for name, one in self.results.items() if one.scores is not None}
         if self.remeasure is None:
-            each = [measure_without(self.models, group, attacks, metrics, self.generator) for group in groups]
+            parts = (measure_without(self.models, group, attacks, metrics, self.generator) for group in groups)
         else:
-            each = list(self.remeasure(groups, metrics))
+            parts = self.remeasure(groups, metrics)
+        each = list(tqdm(parts, "Intervals", len(groups), unit="group", **_PROGRESS))
         if not all(each):
             return {}
         errors = {}
@@ -212,27 +248,30 @@ class Evaluation:
         targets = range(len(self.models.target_numbers))
         values = self._rate(name, metric)
         if len(targets) == 1:
-            return self._of_one_target(name, metric, 0, level)
+            return self._pool(name, metric, [0], level)
         known = self.standard_errors([metric]).get(name)
         error = max(float(values.std()) / math.sqrt(len(targets)), known[metric] if known else 0.0)
-        if known is None or error == 0:
-            return mean_estimate([self._of_one_target(name, metric, target, level) for target in targets], level=level)
+        if len(self.different_targets) == 1:
+            return self._mean_of_targets(name, metric, level)
+        if known is None or error < _ROUNDING:
+            single = self._mean_of_targets(name, metric, level)
+            low = self._pool(name, metric, self.different_targets, level).low
+            return replace(single, low=min(low, single.estimate))
         groups, mean = len(self.groups_of_models), float(values.mean())
         half = error * float(special.stdtrit(groups - 1, (1 + level) / 2))
         least = -1.0 if metric == "advantage" else 0.0
         return Estimate(mean, max(mean - half, least), min(mean + half, 1.0), n=groups, level=level)
 
-    def _of_one_target(self, name: str, metric: str, target: int, level: float) -> Estimate:
-        scores, member = self.scores(name)[target], self.models.target_member[target]
-        kinds = {"member": scores[member], "outsider": scores[~member]}
-        if metric == "auc":
-            return roc.auc(**kinds, level=level)
-        if metric == "advantage":
-            flagged = self.results[name].flagged
-            assert flagged is not None  # as the scores are
-            counts = [(int(flagged[target][kind].sum()), int(kind.sum())) for kind in (member, ~member)]
-            return newcombe_interval(*counts, level=level)
-        return roc.tpr_at_fpr(**kinds, fpr=fpr_of(metric), level=level)
+    def _mean_of_targets(self, name: str, metric: str, level: float) -> Estimate:
+        """The means of the single targets' numbers and ends."""
+        targets = range(len(self.models.target_numbers))
+        return mean_estimate([self._pool(name, metric, [target], level) for target in targets], level=level)
+
+    def _pool(self, name: str, metric: str, targets: Sequence[int], level: float) -> Estimate:
+        scores, flagged = self.scores(name), self.results[name].flagged
+        assert flagged is not None  # as the scores are
+        member = self.models.target_member[targets]
+        return pooled_estimate(scores[targets], flagged[targets], member, metric, level=level)
 
     # ── rates ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -251,8 +290,10 @@ class Evaluation:
         """A rate of each target; one at another false positive rate is measured now."""
         scores, result = self.scores(name), self.results[name]
         if metric not in result.rates and metric.startswith("tpr@"):
-            if not is_resolvable(fpr_of(metric), outsiders := fewest_outsiders(self.models)):
-                raise ValueError(f"{metric} needs more outsiders; there are {outsiders:,}.")
+            fpr, outsiders = fpr_of(metric), fewest_outsiders(self.models)
+            if not is_resolvable(fpr, outsiders):
+                needed = math.ceil(1 / fpr - 1e-9)
+                raise ValueError(f"{metric} needs {needed:,} or more outsiders; there are {outsiders:,}.")
             return measure(scores, result.flagged, self.models.target_member, [metric])[metric]
         return result.rates[arguments.check_choice("metric", metric, result.rates)]
 
@@ -305,7 +346,8 @@ def evaluate(
         attacks = {arguments.check_choice("attacks", name, ATTACKS): ATTACKS[name] for name in attacks}
     generator = generator or _default_generator(models)
     own = {name: one if isinstance(one, Attack) else Attack(deterministic(one)) for name, one in attacks.items()}
-    results = {name: _run(models, name, attack, fprs, generator) for name, attack in own.items()}
+    each = tqdm(own.items(), "Attacks", unit="attack", **_PROGRESS)
+    results = {name: _run(models, name, attack, fprs, generator) for name, attack in each}
     return Evaluation(models, results, generator, remeasure)
 
 
@@ -386,6 +428,56 @@ def measure(
 def fpr_of(metric: str) -> float:
     """The false positive rate F of `tpr@F`."""
     return float(metric.removeprefix("tpr@"))
+
+
+def pooled_estimate(
+    scores: Float64[Tensor, "targets points"],
+    flagged: Bool[Tensor, "targets points"],
+    member: Bool[Tensor, "targets points"],
+    metric: str,
+    *,
+    level: float,
+) -> Estimate:
+    """A metric of all targets as one sample, which one threshold separates; of one target, of its points.
+
+    Where nothing leaks, the interval holds: given the points and their scores, each target drew its members anew, so
+    that a point of two targets counts as two. So targets must differ in their members (`different_targets`). Of models
+    in complementary pairs it is wider than it needs to be. How much a leak varies between trainings it does not know.
+    """
+    kinds = {"member": scores[member], "outsider": scores[~member]}
+    if metric == "auc":
+        return roc.auc(**kinds, level=level)
+    if metric == "advantage":
+        counts = [(int(flagged[kind].sum()), int(kind.sum())) for kind in (member, ~member)]
+        return newcombe_interval(*counts, level=level)
+    return roc.tpr_at_fpr(**kinds, fpr=fpr_of(metric), level=level)
+
+
+def attainable(metric: str, *, members: int, outsiders: int, level: float) -> float:
+    """The lower end of the interval of perfectly separated scores; 0 where the outsiders cannot show the rate."""
+    if metric not in METRICS and not is_resolvable(fpr_of(metric), outsiders):
+        return 0.0
+    counts = (min(members, _MOST_ROWS), min(outsiders, _MOST_ROWS))
+    member = torch.arange(sum(counts)).unsqueeze(0) < counts[0]
+    return pooled_estimate(member.double(), member, member, metric, level=level).low
+
+
+def outsiders_needed(metric: str, bar: float, *, level: float) -> str:
+    """With how many outsiders, and as many members, perfectly separated scores exceed the bar; in words."""
+
+    def suffices(count: int) -> bool:
+        return attainable(metric, members=count, outsiders=count, level=level) > bar
+
+    most = 2
+    while not suffices(most):
+        if most >= _MOST_ROWS:
+            return f"more than {most:,}"
+        most *= 2
+    least = most // 2
+    while most - least > 1:
+        middle = (least + most) // 2
+        least, most = (least, middle) if suffices(middle) else (middle, most)
+    return f"{most:,}"
 
 
 def model_groups(models: TrainedModels) -> list[list[int]]:

@@ -228,6 +228,15 @@ class DamagedFile(ValueError):
     """The content of a file is not what `pack` made."""
 
 
+def checksum(path: Path) -> str:
+    """The SHA-256 of a file; of a folder that of what `sha256sum *.npy` prints in it, so that names count."""
+    if path.is_dir():
+        lines = [f"{checksum(file)}  {file.name}\n" for file in sorted(path.glob("*.npy"))]
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def write(path: Path, content: bytes) -> None:
     """Write a file in one step: it is there completely, or as it was before. Devices and pipes get the content too."""
     if path.absolute().parts[1:2] in (("dev",), ("proc",)) or (path.exists() and not path.is_file()):

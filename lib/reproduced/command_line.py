@@ -26,7 +26,7 @@ _MOST_JOBS = 1024
 _MOST_SEEDS = 1024
 _MOST_SECONDS = 1_000_000  # for a cell: more than eleven days
 _ADDRESS = re.compile(r"(?:tcp|tls)://[^\s/]+:[0-9]{1,5}")
-_LIMIT = re.compile(r"([a-z]+(?:@[0-9.e-]+)?)=([0-9]{0,20}\.?[0-9]{0,20})")
+_LIMIT = re.compile(r"((?:slice:)?[a-z]+(?:@[0-9.e-]+)?)=([0-9]{0,20}\.?[0-9]{0,20})")
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -95,8 +95,15 @@ def _parser() -> argparse.ArgumentParser:
     audit_parser = command(audit)
     audit_parser.add_argument("scores", metavar="SCORES", type=Path)
     audit_parser.add_argument("--report", metavar="FILE", type=Path, help="Write one HTML page.")
-    audit_parser.add_argument("--json", metavar="FILE", type=Path, help="Write the numbers as JSON.")
-    text = "Exit 1 if auc, advantage or tpr@F exceeds VALUE with confidence; may be given several times."
+    text = "Title of the page.  [default: Membership audit]"
+    audit_parser.add_argument("--title", metavar="TEXT", default="Membership audit", help=text)
+    text = "Write the numbers as JSON; - for the standard output, with the table on the standard error."
+    audit_parser.add_argument("--json", metavar="FILE", type=Path, help=text)
+    audit_parser.add_argument("--junit", metavar="FILE", type=Path, help="Write a test case for each --fail-above.")
+    text = (
+        "Exit 1 if auc, advantage or tpr@F exceeds VALUE with confidence, or that of the worst slice, as in "
+        "slice:tpr@0.01; may be given several times."
+    )
     audit_parser.add_argument(
         "--fail-above", dest="limits", action="append", default=[], metavar="METRIC=VALUE", help=text
     )
@@ -210,23 +217,32 @@ def audit(options: argparse.Namespace) -> int:
     without each tenth of the models: ten tasks for workers, which must find SCORES
     at the same path.
 
-    The exit status is 1 if the lower end of the strongest attack's interval exceeds
-    a limit. The end is corrected for the choice of the best of several attacks.
+    Exit status:
+      0  no limit of --fail-above was exceeded
+      1  one was: the lower end of the strongest attack's interval, corrected for the
+         choice of the best of several attacks, exceeds it; or a file was not written
+      2  the request cannot be met, and nothing is written: the file cannot be used, or
+         no scores could exceed a limit on so few rows (it says how many are needed)
     """
     limits = [_parse_limit(text) for text in options.limits]
     _check_workers(options)
-    _check_outputs(options.scores, [path for path in (options.report, options.json) if path is not None])
+    if options.junit and not limits:
+        raise UserError("--junit needs --fail-above: it has a test case for each of them.")
+    piped = options.json == Path("-")
+    files = (options.report, options.junit, None if piped else options.json)
+    _check_outputs(options.scores, [path for path in files if path is not None])
     from leakage import audit as audits
     from leakage import store
     from leakage.audit import scores_file
+    from leakage.audit.gates import SLICE, Gate
     from leakage.audit.inputs import validate_inputs
-    from leakage.audit.result import check_metric
     from leakage.audit.run import run_audit
+    from reproduced.junit import to_junit
 
     try:
-        for metric, _ in limits:
-            check_metric(metric)
-        fprs = sorted({*audits.FPRS, *(float(metric[4:]) for metric, _ in limits if metric.startswith("tpr@"))})
+        gates = [Gate(metric, bar) for metric, bar in limits]
+        metrics = [gate.metric.removeprefix(SLICE) for gate in gates]
+        fprs = sorted({*audits.FPRS, *(float(metric[4:]) for metric in metrics if metric.startswith("tpr@"))})
         inputs = validate_inputs(**scores_file.read(options.scores))
         with ExitStack() as stack:
             remeasure = None
@@ -238,23 +254,28 @@ def audit(options: argparse.Namespace) -> int:
                 workers.check_workers(Needs(files=score_files(scores)))
                 remeasure = partial(workers.measure_without, scores)
             result = run_audit(inputs, fprs=fprs[::-1], level=options.level, remeasure=remeasure)
-        failed = [(metric, limit, low) for metric, limit in limits if (low := result.at_least(metric)) > limit]
+        judged = result.judge(gates)
     except (ValueError, TypeError) as error:
         raise UserError(str(error)) from error
-    print(result, flush=True)  # first, so that it is there even if a file cannot be written
+    # The table comes first, so that it is there even if a file cannot be written.
+    print(result, file=sys.stderr if piped else sys.stdout, flush=True)
+    for warning in result.warnings:
+        _complain(f"leakage: {warning}")
     try:
         if options.report:
-            result.report(options.report)
-        if options.json:
-            store.write(options.json, result.to_json().encode())
+            result.report(options.report, title=options.title, gates=judged, source=options.scores)
+        if piped:
+            print(result.to_json(gates=judged, source=options.scores))
+        elif options.json:
+            store.write(options.json, result.to_json(gates=judged, source=options.scores).encode())
+        if options.junit:
+            store.write(options.junit, to_junit(judged, name=f"leakage audit {options.scores.name}"))
     except ValueError as error:  # a group's name that UTF-8 cannot write
         raise UserError(str(error)) from error
-    for metric, limit, low in failed:
-        _complain(
-            f"leakage: {metric} is at least {low:.4g} after correction for the best of several attacks, "
-            f"which exceeds {limit:g}."
-        )
-    return _FAILED if failed else 0
+    for gate in judged:
+        if gate.failed or gate.too_small:
+            _complain(f"leakage: {one_line(str(gate))}")
+    return _FAILED if any(gate.failed for gate in judged) else 0
 
 
 def _parse_limit(text: str) -> tuple[str, float]:

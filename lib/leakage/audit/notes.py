@@ -19,6 +19,12 @@ _CLEAR_GAP = 0.05  # between an area under the curve and one half
 def find_limits(models: TrainedModels, *, fprs: Sequence[float]) -> list[str]:
     """Every reservation about a design, the gravest first."""
     count, rows = models.member.shape
+    if share_one_split(models):
+        return [
+            "All models were trained on the same rows, so that the references of a target tell who was a member: "
+            "attacks that use references are left out; train each model on a random half of its own.",
+            *_find_unmeasurable_rates(fewest_outsiders(models), fprs),
+        ]
     transposed = [f"There are more models ({count:,}) than rows ({rows:,}): are the arrays transposed?"]
     return [
         *transposed * (count > rows),
@@ -26,6 +32,11 @@ def find_limits(models: TrainedModels, *, fprs: Sequence[float]) -> list[str]:
         *_find_missing_references(models),
         *_find_unmeasurable_rates(fewest_outsiders(models), fprs),
     ]
+
+
+def share_one_split(models: TrainedModels) -> bool:
+    """Whether there are several models, all trained on the same rows."""
+    return len(models.member) > 1 and bool((models.member == models.member[0]).all())
 
 
 def find_swapped_members(low: float, high: float) -> list[str]:
@@ -150,8 +161,10 @@ def _find_unmeasurable_rates(outsiders: int, fprs: Sequence[float]) -> list[str]
     ]
 
 
-def explain_intervals(targets: int, level: float) -> str:
+def explain_intervals(targets: int, level: float, *, one_split: bool) -> str:
     if targets == 1:
         return f"Intervals ({100 * level:g} %) are over the rows, for this one model; another training may leak more."
+    if one_split:
+        return f"Numbers are means over {targets} models; intervals ({100 * level:g} %) are over the rows."
     few = f" {targets} are few for it." if targets < _FEW_TARGETS else ""
     return f"Numbers are means over {targets} models; intervals ({100 * level:g} %) are for other trainings.{few}"

@@ -1,12 +1,13 @@
-"""What a reader sees of an audit: tables, the ROC figure, one HTML page that needs no network, and JSON.
+"""What a reader sees of an audit: tables, the ROC figure, and one HTML page that needs no network.
 
 Every text of the user is escaped. Nothing is measured or judged here.
 """
 
 import html
 import io
-import json
+from collections.abc import Sequence
 from itertools import cycle
+from pathlib import Path
 from string import Template
 from typing import Any
 
@@ -15,10 +16,11 @@ import matplotlib.style
 import numpy as np
 from matplotlib.figure import Figure
 
-from leakage import __version__
-from leakage.audit.result import Audit, Table
-from leakage.evaluation import curve_fprs, measure, tpr_name
-from leakage.metrics.estimates import Estimate
+from leakage.audit import exports
+from leakage.audit.gates import SLICE, GateResult
+from leakage.audit.result import Audit
+from leakage.evaluation import curve_fprs, fpr_of, measure, tpr_name
+from leakage.metrics.tables import Table
 
 # ── figure ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -95,26 +97,33 @@ _PAGE = Template("""\
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Membership audit</title>
+<title>$title</title>
 <style>
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #111; }
-table { border-collapse: collapse; display: block; overflow-x: auto; }
-th, td { padding: 0.25rem 0.7rem; text-align: left; border-bottom: 1px solid #ddd; white-space: nowrap; }
-svg { max-width: 100%; height: auto; }
-footer { color: #555; font-size: 0.9rem; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #111; }
+table { border-collapse: collapse; font-size: 0.9rem; }
+th, td { padding: 0.25rem 0.6rem; text-align: left; border-bottom: 1px solid #ddd; overflow-wrap: anywhere; }
+p, dd { max-width: 60rem; }
+dt { font-weight: 600; }
+dd { margin: 0 0 0.4rem 1.5rem; }
+svg { max-width: 60rem; width: 100%; height: auto; }
+footer, .source { color: #555; font-size: 0.9rem; overflow-wrap: anywhere; }
 </style>
 </head>
 <body>
-<h1>Membership audit</h1>
+<h1>$title</h1>
+<p class="source">$source</p>
 $summary
+$gates
+<h2>What the attacks do</h2>
+<dl>$attacks</dl>
 <h2>ROC curves</h2>
 <figure role="img" aria-label="True against false positive rates of every attack, on logarithmic axes">$figure</figure>
 <h2>Most exposed rows</h2>
-<p>Members that the strongest attack finds while it flags few outsiders; <em>outranks</em> is the share of the
-outsiders whose score is lower.</p>
+<p>Members that $strongest finds while it flags few outsiders; <em>outranks</em> is the share of the outsiders whose
+score is lower.</p>
 $records
 $slices
-<footer>Made by leakage $version. A larger score means a likelier member. AUC ½ and advantage 0 are guessing.</footer>
+<footer>A larger score means a likelier member. AUC ½, advantage 0 and a TPR equal to the FPR are guessing.</footer>
 </body>
 </html>
 """)
@@ -126,61 +135,66 @@ def html_summary(audit: Audit, table: Table) -> str:
     return f"<p><strong>{html.escape(_sentence(audit))}</strong></p>{table._repr_html_()}<ul>{notes}</ul>"
 
 
-def html_page(audit: Audit, *, table: Table, records: Table, slices: Table) -> str:
+def html_page(audit: Audit, *, title: str, gates: Sequence[GateResult], source: Path | None) -> str:
     """The whole page, with the figure inside."""
+    slices = audit.slices()
+    attacks = ((row.attack, audit.evaluation.results[row.attack].attack.sentence) for row in audit.results)
     return _PAGE.substitute(
-        summary=html_summary(audit, table),
+        title=html.escape(title),
+        source=html.escape(_source_sentence(audit, source)),
+        summary=html_summary(audit, audit.table()),
+        gates=_gates_section(gates),
+        attacks="".join(f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>" for name, text in attacks),
         figure=_to_svg(roc_figure(audit)),
-        records=records._repr_html_(),
+        strongest=html.escape(audit.strongest.attack),
+        records=audit.records()._repr_html_(),
         slices=f"<h2>Slices</h2>\n{slices._repr_html_()}" if len(slices) else "",
-        version=html.escape(__version__),
     )
+
+
+def _source_sentence(audit: Audit, source: Path | None) -> str:
+    found = exports.provenance(source)
+    file = f"{found['input']['file']}, SHA-256 {found['input']['sha256']}. " if source else ""
+    versions = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
+    return f"{file}Audited on {found['date']} (UTC) by {versions}. Design: {exports.describe_design(audit)}."
+
+
+def _gates_section(gates: Sequence[GateResult]) -> str:
+    if not gates:
+        return ""
+    columns = ("metric", "bar", "at least", "could reach", "verdict", "attack", "slice")
+    rows = ((one.metric, one.bar, one.at_least, one.attainable, one.verdict, one.attack, one.slice) for one in gates)
+    small = "".join(f"<li>{html.escape(str(one))}</li>" for one in gates if one.too_small)
+    return f"<h2>Bars: {exports.verdict(gates)}</h2>\n{Table(columns, tuple(rows))._repr_html_()}<ul>{small}</ul>"
 
 
 def _sentence(audit: Audit) -> str:
-    best = audit.strongest
+    """What the strongest attack finds, and what the worst slice adds."""
     models = f"{len(audit.targets)} models" if len(audit.targets) > 1 else "1 model"
-    rates = "".join(
-        f", and finds {100 * tpr.estimate:.1f} % [{100 * tpr.low:.1f}, {100 * tpr.high:.1f}] of the members at "
-        f"{100 * fpr:g} % FPR"
-        for fpr, tpr in best.tpr.items()
-        if tpr is not None
-    )
-    return (
-        f"On {models} of {audit.member.shape[1]:,} rows the strongest attack, {best.attack}, reaches AUC "
-        f"{best.auc:.3f}{rates}; allowing for its choice among several, AUC {audit.at_least('auc'):.3f} at "
-        "least."
-    )
+    start = f"On {models} of {audit.member.shape[1]:,} rows the strongest attack, {audit.strongest.attack},"
+    best, attacks = audit.strongest, f"after correction for the best of {len(audit.results)} attacks"
+    if audit.headline == "auc":
+        found = f"reaches AUC {best.auc:.3f}, at least {audit.at_least('auc'):.3f} {attacks}."
+    else:
+        fpr = fpr_of(audit.headline)
+        tpr = next(rate for own, rate in best.tpr.items() if rate is not None and tpr_name(own) == audit.headline)
+        found = (
+            f"finds {100 * tpr.estimate:.1f} % [{100 * tpr.low:.1f}, {100 * tpr.high:.1f}] of the members at "
+            f"{100 * fpr:g} % FPR, at least {100 * audit.at_least(audit.headline):.1f} % {attacks}; its AUC is "
+            f"{best.auc:.3f}."
+        )
+    return " ".join([start, found, *_slice_sentence(audit)])
 
 
-# ── JSON ────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def to_json(audit: Audit, *, records: Table, slices: Table) -> str:
-    """Strict JSON, without NaN or infinity."""
-    content = {
-        "leakage": __version__,
-        "models": audit.models,
-        "targets": list(audit.targets),
-        "rows": audit.member.shape[1],
-        "level": audit.level,
-        "strongest": audit.strongest.attack,
-        "attacks": [
-            {
-                "attack": row.attack,
-                "sees": row.sees,
-                "auc": row.auc,
-                "advantage": row.advantage,
-                "tpr": {f"{fpr:g}": tpr for fpr, tpr in row.tpr.items()},
-            }
-            for row in audit.results
-        ],
-        "records": list(records),
-        "slices": list(slices),
-        "notes": list(audit.notes),
-    }
-    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False, default=_interval)
-
-
-def _interval(estimate: Estimate) -> dict[str, float]:
-    return {"estimate": estimate.estimate, "low": estimate.low, "high": estimate.high}
+def _slice_sentence(audit: Audit) -> list[str]:
+    """The worst slice, by TPR if some slice can show it, else by AUC."""
+    try:
+        ends = {metric: audit.lower_end(SLICE + metric) for metric in ("auc", audit.headline)}
+    except ValueError:  # there are no slices
+        return []
+    metric = audit.headline if ends[audit.headline].attainable > 0 else "auc"
+    kind = "AUC" if metric == "auc" else f"TPR at {100 * fpr_of(metric):g} % FPR within it"
+    return [
+        f"Worst slice: {ends[metric].slice}, {kind} {ends[metric].estimate:.3f} by {ends[metric].attack}, at least "
+        f"{ends[metric].low:.3f} after correction for all slices and attacks."
+    ]

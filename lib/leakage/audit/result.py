@@ -1,9 +1,6 @@
 """The result of an audit: its table, its curves, the rows most exposed, and the forms in which it can be saved."""
 
-import html
-import math
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,54 +11,25 @@ import torch
 from torch import Tensor
 
 from leakage import arguments
-from leakage.evaluation import METRICS, Evaluation, fewest_outsiders, fpr_of, is_resolvable, mean_estimate, tpr_name
-from leakage.metrics.estimates import Estimate, clopper_pearson
+from leakage.audit.gates import SLICE, Gate, GateResult, LowerEnd, check_metric, judge_gate
+from leakage.evaluation import (
+    METRICS,
+    Evaluation,
+    attainable,
+    fewest_outsiders,
+    fpr_of,
+    is_resolvable,
+    outsiders_needed,
+    pooled_estimate,
+    tpr_name,
+)
+from leakage.metrics.estimates import Estimate
 from leakage.metrics.scores import Scores, round_ties
+from leakage.metrics.tables import Table
 
 _FEW = 10  # members or outsiders of a slice, on average over targets
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table that prints as text and shows itself in a notebook; a row is a dictionary by column.
-
-    Attributes:
-        columns: their names.
-        rows: one value for each column: a number, a text, an interval, or None, which is shown as a dash.
-    """
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return (dict(zip(self.columns, row, strict=True)) for row in self.rows)
-
-    def __getitem__(self, place: int) -> dict[str, Any]:
-        return dict(zip(self.columns, self.rows[place], strict=True))
-
-    def __str__(self) -> str:
-        lines = [self.columns, *(tuple(map(_format_cell, row)) for row in self.rows)]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        return "\n".join(
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
-        )
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
-        rows = ("".join(f"<td>{html.escape(_format_cell(cell))}</td>" for cell in row) for row in self.rows)
-        body = "".join(f"<tr>{row}</tr>" for row in rows)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _format_cell(cell: Any) -> str:
-    if cell is None:
-        return "–"
-    return format(cell, ".3f") if isinstance(cell, float | Estimate) else str(cell)
+_HEADLINE_FPR = 0.01
+_NOTHING = Estimate(0.0, 0.0, 1.0, n=0)  # of a rate that so few outsiders cannot show
 
 
 class AttackSummary(NamedTuple):
@@ -93,6 +61,7 @@ class Audit:
         labels: of the rows.
         groups: of the rows.
         notes: what the design cannot show, and reservations.
+        warnings: those of the notes by which the answer is likely to be wrong.
     """
 
     evaluation: Evaluation = field(repr=False)
@@ -101,6 +70,7 @@ class Audit:
     labels: np.ndarray | None
     groups: np.ndarray | None
     notes: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
     @cached_property
     def results(self) -> tuple[AttackSummary, ...]:
@@ -117,10 +87,23 @@ class Audit:
             if one.scores is not None
         )
 
-    @property
+    @cached_property
+    def headline(self) -> str:
+        """The metric by which attacks are compared: TPR at the rate of `fprs` nearest to 1 %.
+
+        It is `auc` where that rate is not in reach: where not even perfect scores would show more than guessing.
+        """
+        fpr = min(self.fprs, key=lambda rate: abs(rate - _HEADLINE_FPR), default=None)
+        if fpr is None or not is_resolvable(fpr, self.outsiders):
+            return "auc"
+        metric = tpr_name(fpr)
+        return metric if self.lower_end(metric).attainable > fpr else "auc"
+
+    @cached_property
     def strongest(self) -> AttackSummary:
-        """The attack with the largest AUC."""
-        return max(self.results, key=lambda row: row.auc.estimate)
+        """The attack with the largest corrected lower end of the `headline`, or, if ends are equal, estimate."""
+        best = self.lower_end(self.headline).attack
+        return next(row for row in self.results if row.attack == best)
 
     @property
     def targets(self) -> tuple[int, ...]:
@@ -165,22 +148,87 @@ class Audit:
         """What the strongest attack achieves at least, at the level of this audit.
 
         It is the largest lower end among the attacks' intervals, each at the level 1 - (1 - level) / attacks: so the
-        bound holds although the best of several attacks is taken (Bonferroni's correction).
+        bound holds although the best of several attacks is taken (Bonferroni's correction). For `slice:METRIC` it is
+        the largest among all attacks in all slices, each at the level 1 - (1 - level) / (attacks · slices).
 
         Args:
-            metric: `auc`, `advantage` or `tpr@F`, with F in (0, 1).
+            metric: `auc`, `advantage` or `tpr@F`, with F in (0, 1); or one of them after `slice:`, within the worst
+                slice: its members against its outsiders, as in `slices`.
 
         Raises:
-            ValueError: if the metric is unknown, or so few outsiders cannot show its rate.
+            ValueError: if the metric is unknown, so few outsiders cannot show its rate, or there are no slices.
         """
-        if check_metric(metric) not in METRICS:
-            fpr = fpr_of(metric)
-            if not is_resolvable(fpr, self.outsiders):
-                needed = math.ceil(1 / fpr - 1e-9)
-                raise ValueError(f"tpr@{fpr:g} needs {needed:,} or more outsiders; there are {self.outsiders:,}.")
-            metric = tpr_name(fpr)
-        level = 1 - (1 - self.level) / len(self.results)
-        return max(self.interval(row.attack, metric, level=level).low for row in self.results)
+        return self.lower_end(metric).low
+
+    def lower_end(self, metric: str) -> LowerEnd:
+        """`at_least`, with the attack and the slice that reach it."""
+        return max(self._lower_ends(metric))
+
+    def judge(self, gates: Sequence[Gate]) -> tuple[GateResult, ...]:
+        """Whether `at_least` exceeds the bar of each gate.
+
+        Raises:
+            ValueError: as `at_least`; or if not even perfect scores could exceed a bar on this sample.
+        """
+        small = [f"{by} {name}" for by, name, inside in self._slices() if self._is_small(inside)]
+        levels = [self.corrected_level(gate.metric) for gate in gates]
+        return tuple(
+            judge_gate(gate, self._lower_ends(gate.metric), level=level, small_slices=small)
+            for gate, level in zip(gates, levels, strict=True)
+        )
+
+    def corrected_level(self, metric: str) -> float:
+        """Of each interval of a metric, if those of all attacks, or of all attacks in all slices, are to hold."""
+        return 1 - (1 - self.level) / (len(self.results) * len(self._parts(metric)))
+
+    def _lower_ends(self, metric: str) -> list[LowerEnd]:
+        """Of every attack on all rows, or in every slice."""
+        metric = check_metric(metric)
+        level, name, ends = self.corrected_level(metric), metric.removeprefix(SLICE), []
+        for part, inside in self._parts(metric):
+            member = self._separate(self.evaluation.models.target_member)[:, inside]
+            outsiders = int((~member).sum())
+            most = attainable(name, members=int(member.sum()), outsiders=outsiders, level=level)
+            for row in self.results:
+                whole = None if part else self.interval(row.attack, name, level=level)
+                one = whole or self._pool(row.attack, name, inside, level) or _NOTHING
+                ends.append(LowerEnd(one.low, one.estimate, row.attack, part, max(most, one.low), outsiders))
+        return ends
+
+    def _parts(self, metric: str) -> list[tuple[str, Tensor]]:
+        """All rows, or those of each slice that is large enough, with its name."""
+        if not metric.startswith(SLICE):
+            return [("", torch.ones(self.member.shape[1], dtype=torch.bool))]
+        parts = [(f"{by} {name}", inside) for by, name, inside in self._slices() if not self._is_small(inside)]
+        if not parts:
+            raise ValueError(f"{metric} needs `labels` or `groups`, and {_FEW} members and outsiders in one of them.")
+        return parts
+
+    def _separate(self, table: Tensor) -> Tensor:
+        """The rows of those targets whose members differ."""
+        return table[self.evaluation.different_targets]
+
+    def _pool(self, attack: str, metric: str, inside: Tensor, level: float) -> Estimate | None:
+        """A metric of an attack within a slice, over all targets; None where the outsiders cannot show it."""
+        flagged = self.evaluation.results[attack].flagged
+        assert flagged is not None  # as the scores are
+        tables = (self.evaluation.scores(attack), flagged, self.evaluation.models.target_member)
+        scores, flagged, member = (self._separate(table)[:, inside] for table in tables)
+        if metric not in METRICS and not is_resolvable(fpr_of(metric), int((~member).sum())):
+            return None
+        return pooled_estimate(scores, flagged, member, metric, level=level)
+
+    def explain_blind_rates(self) -> list[str]:
+        """A note for each rate at which not even perfect scores would have a lower end above 0."""
+        metrics = [tpr_name(fpr) for fpr in self.fprs if is_resolvable(fpr, self.outsiders)]
+        ends = {metric: self.lower_end(metric) for metric in metrics}
+        return [
+            f"With {end.outsiders:,} outsiders even perfect scores have the lower end 0 for TPR at "
+            f"{100 * fpr_of(metric):g} % FPR: a bar on it cannot fail before there are "
+            f"{outsiders_needed(metric, 0.0, level=self.corrected_level(metric))}."
+            for metric, end in ends.items()
+            if end.attainable <= 0
+        ]
 
     def records(self, k: int = 20) -> Table:
         """The k members most exposed to the strongest attack.
@@ -202,7 +250,7 @@ class Audit:
         share = found / (times + 1)  # nine of ten are surer than one of one
         rows = np.flatnonzero(times)
         rows = rows[np.lexsort((rows, -score[rows], -outranks[rows], -share[rows]))][:k]
-        rate = f"{100 * self._least_fpr():g} %"
+        rate = f"{100 * self.least_fpr:g} %"
         named = {"label": self.labels, "group": self.groups}
         named = {name: values for name, values in named.items() if values is not None}
         return Table(
@@ -217,28 +265,46 @@ class Audit:
         )
 
     def slices(self) -> Table:
-        """AUC and TPR of the strongest attack within each label and group, at the thresholds of the whole.
+        """AUC and TPR of the strongest attack within each label and group, over all targets.
 
-        AUC compares members and outsiders of the slice; TPR is the share of its members found at the least resolvable
-        false positive rate of the whole. Of several targets both ends of an interval are means over them: a wide one.
-        A slice with too few members or outsiders has a dash and says so.
+        Members of the slice are compared with its own outsiders: in a slice that is easier than others, outsiders too
+        look like members. TPR is at the rate of the `headline`, or else 1 %. All targets are one sample, which one
+        threshold separates: see `evaluation.pooled_estimate`. A slice that is too small has a dash and says so.
         """
-        columns = ("by", "slice", "members", "outsiders", "AUC", f"TPR at {100 * self._least_fpr():g} % FPR", "note")
-        scores, member, cuts = self._strongest_scores()
-        return Table(
-            columns,
-            tuple(
-                (by, name, *_measure_slice(scores[:, inside], member[:, inside], cuts, self.level))
-                for by, name, inside in self._slices()
-            ),
-        )
+        fpr = self.slice_fpr
+        columns = ("by", "slice", "members", "outsiders", "AUC", f"TPR at {100 * fpr:g} % FPR", "note")
+        rows = tuple((by, name, *self._measure_slice(inside, fpr)) for by, name, inside in self._slices())
+        return Table(columns, rows)
+
+    @property
+    def slice_fpr(self) -> float:
+        """The rate at which `slices` gives TPR."""
+        return _HEADLINE_FPR if self.headline == "auc" else fpr_of(self.headline)
+
+    def _measure_slice(self, inside: Tensor, fpr: float) -> tuple[Any, ...]:
+        """Members and outsiders, mean over targets, AUC, TPR and a note."""
+        counts = [round(count) for count in self._mean_counts(inside)]
+        if self._is_small(inside):
+            return (*counts, None, None, f"too few: fewer than {_FEW} members or outsiders")
+        metrics = ("auc", tpr_name(fpr))
+        auc, tpr = (self._pool(self.strongest.attack, metric, inside, self.level) for metric in metrics)
+        return (*counts, auc, tpr, "" if tpr else f"too few outsiders for {100 * fpr:g} %")
+
+    def _mean_counts(self, inside: Tensor) -> tuple[float, float]:
+        """Members and outsiders of a slice, mean over targets."""
+        members = float(self.evaluation.models.target_member[:, inside].sum(1).double().mean())
+        return members, int(inside.sum()) - members
+
+    def _is_small(self, inside: Tensor) -> bool:
+        return min(self._mean_counts(inside)) < _FEW
 
     def _slices(self) -> Iterator[tuple[str, str, Tensor]]:
         for by, values in (("label", self.labels), ("group", self.groups)):
             if values is not None:
                 yield from ((by, str(name), torch.from_numpy(values == name)) for name in np.unique(values))
 
-    def _least_fpr(self) -> float:
+    @property
+    def least_fpr(self) -> float:
         """The least of the rates that the outsiders can show, or else the least that they can show at all."""
         outsiders = self.outsiders
         return min((fpr for fpr in self.fprs if is_resolvable(fpr, outsiders)), default=1 / outsiders)
@@ -246,7 +312,7 @@ class Audit:
     def _strongest_scores(self) -> tuple[Tensor, Tensor, Tensor]:
         """The scores of the strongest attack, members, and each target's threshold at the least rate."""
         scores = self.evaluation.scores(self.strongest.attack)
-        member, fpr = self.evaluation.models.target_member, self._least_fpr()
+        member, fpr = self.evaluation.models.target_member, self.least_fpr
         pairs = zip(scores, member, strict=True)
         cuts = torch.stack([Scores.from_mask(own, member=marks).threshold_at_fpr(fpr) for own, marks in pairs])
         return round_ties(scores), member, cuts
@@ -257,18 +323,30 @@ class Audit:
 
         return report.roc_figure(self)
 
-    def to_json(self) -> str:
-        """Numbers, notes, most exposed rows and slices as JSON; what cannot be seen is null."""
-        from leakage.audit import report
+    def to_json(self, *, gates: Sequence[GateResult] = (), source: Path | None = None) -> str:
+        """Numbers, notes, most exposed rows, slices and gates as JSON; what cannot be seen is null.
 
-        return report.to_json(self, records=self.records(), slices=self.slices())
+        Args:
+            gates: from `judge`.
+            source: the file that was audited, for its name and checksum.
+        """
+        from leakage.audit import exports
 
-    def report(self, path: Path | str) -> Path:
-        """Write one HTML page that needs nothing else, and give its path."""
+        return exports.to_json(self, gates=gates, source=source)
+
+    def report(
+        self,
+        path: Path | str,
+        *,
+        title: str = "Membership audit",
+        gates: Sequence[GateResult] = (),
+        source: Path | None = None,
+    ) -> Path:
+        """Write one HTML page that needs nothing else, and give its path; arguments as in `to_json`."""
         from leakage import store
         from leakage.audit import report
 
-        text = report.html_page(self, table=self.table(), records=self.records(), slices=self.slices())
+        text = report.html_page(self, title=title, gates=gates, source=source)
         store.write(Path(path), text.encode())
         return Path(path)
 
@@ -281,37 +359,3 @@ class Audit:
         return "\n".join([str(self.table()), "", *(f"* {note}" for note in self.notes)])
 
     __repr__ = __str__
-
-
-def check_metric(metric: str) -> str:
-    """`metric` if it is one of `METRICS` or `tpr@F` with F in (0, 1).
-
-    Raises:
-        ValueError: otherwise.
-    """
-    if metric in METRICS:
-        return metric
-    rate = re.fullmatch(r"tpr@([0-9]*\.?[0-9]+(?:e-?[0-9]{1,3})?)", metric) if isinstance(metric, str) else None
-    if not rate or not 0 < float(rate[1]) < 1:
-        raise ValueError(
-            f"`metric` must be one of {', '.join(METRICS)} or tpr@F with F in (0, 1), such as tpr@0.01; "
-            f"got {arguments.shown(metric)}."
-        )
-    return metric
-
-
-def _measure_slice(scores: Tensor, member: Tensor, cuts: Tensor, level: float) -> tuple[Any, ...]:
-    """Members, outsiders, AUC, TPR and a note; AUC and TPR are means over the targets that have two of each kind."""
-    from leakage.metrics import roc
-
-    inside = member.sum(-1)
-    members, outsiders = (float(kind.double().mean()) for kind in (inside, member.shape[1] - inside))
-    counts = (round(members), round(outsiders))
-    able = (torch.minimum(inside, member.shape[1] - inside) >= 2).nonzero().flatten().tolist()
-    if not able or min(members, outsiders) < _FEW:
-        return (*counts, None, None, f"too few: fewer than {_FEW} members or outsiders")
-    areas = [roc.auc(member=scores[i][member[i]], outsider=scores[i][~member[i]], level=level) for i in able]
-    hits = ((scores > cuts.unsqueeze(-1)) & member).sum(-1)
-    shares = [clopper_pearson(int(hits[i]), int(inside[i]), level=level) for i in able]
-    left_out = f"{len(member) - len(able)} models left out" * (len(able) < len(member))
-    return (*counts, mean_estimate(areas, level=level), mean_estimate(shares, level=level), left_out)

@@ -1,12 +1,19 @@
 """Run an audit: every attack that is possible on the losses, its measured success, and notes on the limits."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 from leakage import arguments
 from leakage.attacks.membership.table import ATTACKS, Attack
 from leakage.attacks.membership.trained_models import TrainedModels
 from leakage.audit.inputs import AuditInputs
-from leakage.audit.notes import explain_intervals, find_duplicate_losses, find_limits, find_swapped_members
+from leakage.audit.notes import (
+    explain_intervals,
+    find_duplicate_losses,
+    find_limits,
+    find_swapped_members,
+    share_one_split,
+)
 from leakage.audit.result import Audit
 from leakage.evaluation import METRICS, Remeasure, curve_fprs, evaluate, fewest_outsiders, is_resolvable, tpr_name
 
@@ -47,18 +54,26 @@ def run_audit(
     resolvable = [fpr for fpr in (*rates, *curve_fprs(outsiders)) if is_resolvable(fpr, outsiders)]
     evaluation.standard_errors([*METRICS, *dict.fromkeys(map(tpr_name, resolvable))])  # of all in one pass
     loss = evaluation.interval("loss", interval="rows", level=level)
+    warnings = tuple(find_swapped_members(loss.low, loss.high))
+    found = Audit(evaluation, rates, level, inputs.labels, inputs.groups, notes=(), warnings=warnings)
     notes = (
-        *find_swapped_members(loss.low, loss.high),
+        *warnings,
         *(find_duplicate_losses(inputs.models) if notes_on_rows is None else notes_on_rows),
         *find_limits(inputs.models, fprs=rates),
+        *found.explain_blind_rates(),
         *inputs.notes,
-        explain_intervals(len(inputs.models.target_numbers), level),
+        explain_intervals(len(inputs.models.target_numbers), level, one_split=share_one_split(inputs.models)),
     )
-    return Audit(evaluation, fprs=rates, level=level, labels=inputs.labels, groups=inputs.groups, notes=notes)
+    return dataclasses.replace(found, notes=notes)
 
 
 def possible_attacks(models: TrainedModels) -> Mapping[str, Attack]:
-    """The attacks of an audit, without offline forms if LiRA and RMIA have enough shadow models for the online ones."""
+    """The attacks of an audit, without offline forms if LiRA and RMIA have enough shadow models for the online ones.
+
+    Models of one split have no attack that knows shadow models: these would tell it who is a member.
+    """
+    if share_one_split(models):
+        return {name: ATTACKS[name] for name in AUDIT_ATTACKS if "shadow models" not in ATTACKS[name].knows}
     support = models.shadow_support
     online = support.both and min(support.members, support.outsiders) >= 2
     return {name: ATTACKS[name] for name in AUDIT_ATTACKS if not (online and name.endswith(", offline"))}

@@ -53,6 +53,7 @@ class Attack:
         signed: whether a positive score says "member". If not, the threshold is learned on the shadow models.
         source: key in the book's references; empty for ours and for yours.
         note: what a reader of its row should know.
+        sentence: what it does, for somebody who has not read its source.
     """
 
     score: ScoreFunction
@@ -61,6 +62,7 @@ class Attack:
     signed: bool = False
     source: str = ""
     note: str = ""
+    sentence: str = ""
 
 
 def deterministic(score: Callable[[TrainedModels], Tensor]) -> ScoreFunction:
@@ -211,53 +213,159 @@ _LABEL: frozenset[Knowledge] = frozenset({"true label"})
 _SHADOWS: frozenset[Knowledge] = frozenset({"shadow models"})
 
 
-def _from_losses(score: Callable[[TrainedModels], Tensor], source: str, note: str = "") -> Attack:
+def _from_losses(score: Callable[[TrainedModels], Tensor], source: str, *, sentence: str, note: str = "") -> Attack:
     """An attack that compares a loss with those of shadow models."""
-    return Attack(deterministic(score), "loss", _LABEL | _SHADOWS, signed=True, source=source, note=note)
+    more = {"source": source, "note": note, "sentence": sentence}
+    return Attack(deterministic(score), "loss", _LABEL | _SHADOWS, signed=True, **more)
 
 
 ATTACKS: Mapping[str, Attack] = {
-    "gap": Attack(deterministic(_gap), "label", _LABEL, signed=True, source="yeom2018privacy"),
+    "gap": Attack(
+        deterministic(_gap),
+        "label",
+        _LABEL,
+        signed=True,
+        source="yeom2018privacy",
+        sentence="It calls a row a member if the model's prediction for it is right.",
+    ),
     "noise": Attack(
         _in_fixed_order(_noise),
         "label",
         _LABEL | _SHADOWS,
         source="choquette2021label",
         note="the amount is tuned on shadow models",
+        sentence="It adds noise to the row and counts how often the predicted label changes: members keep their "
+        "label more often.",
     ),
-    "HopSkipJump": Attack(_in_fixed_order(_hop_skip_jump), "label", _LABEL, source="chen2020hopskipjump"),
-    "loss": Attack(deterministic(lambda models: -models.losses), "loss", _LABEL, source="yeom2018privacy"),
+    "HopSkipJump": Attack(
+        _in_fixed_order(_hop_skip_jump),
+        "label",
+        _LABEL,
+        source="chen2020hopskipjump",
+        sentence="It searches, by predicted labels alone, for the nearest point with another label: from members it "
+        "is farther.",
+    ),
+    "loss": Attack(
+        deterministic(lambda models: -models.losses),
+        "loss",
+        _LABEL,
+        source="yeom2018privacy",
+        sentence="It calls rows with a small loss members.",
+    ),
     "global threshold": _from_losses(
-        partial(_threshold, loss_threshold.global_scores), "tan2023blessing", "ranks as the loss does"
+        partial(_threshold, loss_threshold.global_scores),
+        "tan2023blessing",
+        note="ranks as the loss does",
+        sentence="It compares the loss with one threshold for all rows, the best on the shadow models.",
     ),
-    "sample threshold": _from_losses(partial(_threshold, loss_threshold.sample_scores), "ye2021enhanced"),
-    "calibrated loss": _from_losses(lambda models: _calibrate(models, -models.losses), "watson2022importance"),
-    "calibrated logit": _from_losses(lambda models: _calibrate(models, models.margins), "watson2022importance"),
-    "LiRA": _from_losses(_lira, "carlini2022membership"),
-    "LiRA, own variance": _from_losses(partial(_lira, variance="own"), "carlini2022membership"),
-    "LiRA, offline": _from_losses(partial(_lira, offline=True), "carlini2022membership"),
-    "RMIA": _from_losses(_rmia, "zarifzadeh2024low"),
-    "RMIA, offline": _from_losses(partial(_rmia, offline=True), "zarifzadeh2024low"),
-    "ML-Leaks, network": Attack(_ml_leaks("NN"), "posterior", _SHADOWS, signed=True, source="salem2019mlleaks"),
-    "ML-Leaks, trees": Attack(_ml_leaks("GBDT"), "posterior", _SHADOWS, signed=True, source="peinemann2021inside"),
-    "margin size": Attack(deterministic(_size), "margin", source="smorodinsky2024provable"),
+    "sample threshold": _from_losses(
+        partial(_threshold, loss_threshold.sample_scores),
+        "ye2021enhanced",
+        sentence="It compares the loss with a threshold of the row's own, the best on the shadow models.",
+    ),
+    "calibrated loss": _from_losses(
+        lambda models: _calibrate(models, -models.losses),
+        "watson2022importance",
+        sentence="It subtracts from the loss what shadow models lose on the row that were not trained on it.",
+    ),
+    "calibrated logit": _from_losses(
+        lambda models: _calibrate(models, models.margins),
+        "watson2022importance",
+        sentence="It subtracts from the logit what shadow models give to the row that were not trained on it.",
+    ),
+    "LiRA": _from_losses(
+        _lira,
+        "carlini2022membership",
+        sentence="It fits one normal law to the row's logits under shadow models trained on it and one to those "
+        "under the others, and says by which of them the target's logit is likelier. All rows share the "
+        "variances.",
+    ),
+    "LiRA, own variance": _from_losses(
+        partial(_lira, variance="own"),
+        "carlini2022membership",
+        sentence="It is LiRA with variances of each row's own.",
+    ),
+    "LiRA, offline": _from_losses(
+        partial(_lira, offline=True),
+        "carlini2022membership",
+        sentence="It is LiRA without shadow models trained on the row: it says how unusually large the target's "
+        "logit is.",
+    ),
+    "RMIA": _from_losses(
+        _rmia,
+        "zarifzadeh2024low",
+        sentence="It compares how much likelier the row is under the target than under shadow models with the same "
+        "ratio of other rows, and counts those that the row beats.",
+    ),
+    "RMIA, offline": _from_losses(
+        partial(_rmia, offline=True),
+        "zarifzadeh2024low",
+        sentence="It is RMIA without shadow models trained on the row.",
+    ),
+    "ML-Leaks, network": Attack(
+        _ml_leaks("NN"),
+        "posterior",
+        _SHADOWS,
+        signed=True,
+        source="salem2019mlleaks",
+        sentence="A small network learns from one shadow model how the three largest probabilities of members look.",
+    ),
+    "ML-Leaks, trees": Attack(
+        _ml_leaks("GBDT"),
+        "posterior",
+        _SHADOWS,
+        signed=True,
+        source="peinemann2021inside",
+        sentence="Boosted trees learn from one shadow model how the three largest probabilities of members look.",
+    ),
+    "margin size": Attack(
+        deterministic(_size),
+        "margin",
+        source="smorodinsky2024provable",
+        sentence="It calls rows members whose largest logit leads by far.",
+    ),
     "margin equality": Attack(
         deterministic(_equality),
         "margin",
         _SHADOWS,
         source="smorodinsky2024provable",
         note="for networks near a KKT point",
+        sentence="It calls rows members whose margin is close to the smallest margin of the shadow models' members.",
     ),
-    "DeepFool": Attack(deterministic(_deepfool), "weights", _LABEL, source="moosavi2016deepfool"),
-    "certified radius": Attack(deterministic(_certified_radius), "weights", _LABEL, note="from below"),
-    "cell distance": Attack(deterministic(_cell), "weights", source="peinemann2021inside"),
+    "DeepFool": Attack(
+        deterministic(_deepfool),
+        "weights",
+        _LABEL,
+        source="moosavi2016deepfool",
+        sentence="It walks through the weights to a near point with another label: from members it is farther.",
+    ),
+    "certified radius": Attack(
+        deterministic(_certified_radius),
+        "weights",
+        _LABEL,
+        note="from below",
+        sentence="It bounds from below, through the weights, the distance to another label: around members it is "
+        "larger.",
+    ),
+    "cell distance": Attack(
+        deterministic(_cell),
+        "weights",
+        source="peinemann2021inside",
+        sentence="It takes the mean distance of the row from the four nearest borders of the network's linear regions.",
+    ),
     "calibrated cell distance": Attack(
         deterministic(lambda models: _calibrate(models, _cell(models))),
         "weights",
         _SHADOWS,
         signed=True,
         source="watson2022importance",
+        sentence="It subtracts from the cell distance that of shadow models that were not trained on the row.",
     ),
-    "weight norm": Attack(deterministic(_norm), "weights", source="peinemann2021inside"),
+    "weight norm": Attack(
+        deterministic(_norm),
+        "weights",
+        source="peinemann2021inside",
+        sentence="It measures how steep the network is in the linear region of the row.",
+    ),
 }
 """The membership attacks of the book. To add one, write a line here and its algorithm in `attacks.membership`."""

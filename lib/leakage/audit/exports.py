@@ -1,0 +1,89 @@
+"""What other programs read of an audit: JSON, and where its numbers come from."""
+
+import json
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from leakage import __version__, store
+from leakage.audit.gates import GateResult
+from leakage.audit.result import Audit
+from leakage.metrics.estimates import Estimate
+
+SCHEMA = 1
+"""Of the JSON: it grows by one where a key changes its name or its meaning; a new key leaves it as it is."""
+
+
+def to_json(audit: Audit, *, gates: Sequence[GateResult], source: Path | None) -> str:
+    """Strict JSON, without NaN or infinity; what cannot be seen is null."""
+    rates = {"at_fpr": audit.least_fpr}, {"fpr": audit.slice_fpr}
+    slice_keys = ("by", "slice", "members", "outsiders", "auc", "tpr", "note")
+    content = {
+        "schema": SCHEMA,
+        **provenance(source),
+        "design": describe_design(audit),
+        "models": audit.models,
+        "targets": list(audit.targets),
+        "rows": audit.member.shape[1],
+        "outsiders": audit.outsiders,
+        "level": audit.level,
+        "headline": audit.headline,
+        "strongest": audit.strongest.attack,
+        "attacks": [
+            {
+                "attack": row.attack,
+                "sees": row.sees,
+                "sentence": audit.evaluation.results[row.attack].attack.sentence,
+                "auc": row.auc,
+                "advantage": row.advantage,
+                "tpr": [{"fpr": fpr, **_interval(tpr)} for fpr, tpr in row.tpr.items()],
+            }
+            for row in audit.results
+        ],
+        "records": [{_key(name): value for name, value in one.items()} | rates[0] for one in audit.records()],
+        "slices": [dict(zip(slice_keys, row, strict=True)) | rates[1] for row in audit.slices().rows],
+        "gates": [asdict(gate) for gate in gates],
+        "verdict": verdict(gates),
+        "notes": list(audit.notes),
+    }
+    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False, default=_interval)
+
+
+def verdict(gates: Sequence[GateResult]) -> str | None:
+    """`failed` if a gate has failed, else `passed`; None without gates."""
+    return ("failed" if any(gate.failed for gate in gates) else "passed") if gates else None
+
+
+def provenance(source: Path | None) -> dict[str, Any]:
+    """The date in UTC, versions, and the name and SHA-256 of the file that was audited."""
+    versions = {"leakage": __version__, "torch": torch.__version__, "numpy": np.__version__}
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "versions": {**versions, "python": platform.python_version()},
+        "input": None if source is None else {"file": source.name, "sha256": store.checksum(source)},
+    }
+
+
+def describe_design(audit: Audit) -> str:
+    """Which models there are, in words."""
+    models = audit.evaluation.models
+    if audit.models == 1:
+        return "one model"
+    if len(audit.targets) == 1:
+        return "one target and references"
+    return "complementary pairs" if models.partner is not None else "subsets"
+
+
+def _key(name: str) -> str:
+    return name.lower().replace(" ", "_")
+
+
+def _interval(estimate: Estimate | None) -> dict[str, float | None]:
+    names = ("estimate", "low", "high")
+    return {name: None if estimate is None else getattr(estimate, name) for name in names}
