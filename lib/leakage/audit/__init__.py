@@ -29,9 +29,10 @@ from pathlib import Path
 from typing import Any
 
 from leakage.audit.epsilon import of_trials, one_run
+from leakage.audit.gates import Gate
 from leakage.audit.result import Audit
 
-__all__ = ["FPRS", "Audit", "of_losses", "of_models", "of_module", "of_sklearn", "of_trials", "one_run"]
+__all__ = ["FPRS", "Audit", "Gate", "of_losses", "of_models", "of_module", "of_sklearn", "of_trials", "one_run"]
 
 FPRS = (0.01, 0.001)
 """The false positive rates at which true positive rates are given."""

@@ -138,7 +138,8 @@ def html_summary(audit: Audit, table: Table) -> str:
 def html_page(audit: Audit, *, title: str, gates: Sequence[GateResult], source: Path | None) -> str:
     """The whole page, with the figure inside."""
     slices = audit.slices()
-    attacks = ((row.attack, audit.evaluation.results[row.attack].attack.sentence) for row in audit.results)
+    own = "It is an attack of yours."
+    attacks = ((row.attack, audit.evaluation.results[row.attack].attack.sentence or own) for row in audit.results)
     return _PAGE.substitute(
         title=html.escape(title),
         source=html.escape(_source_sentence(audit, source)),
