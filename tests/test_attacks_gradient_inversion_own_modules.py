@@ -59,7 +59,7 @@ def found_by(module, gradient, count, **options):
 def test_one_input_of_a_biased_layer_is_a_ratio_below_any_network(sizes, activation, dtype):
     module = perceptron(*sizes, activation=activation, dtype=dtype)
     inputs, labels, gradient = batch_of(module, 1, dtype=dtype)
-    loss = "mean" if sizes[-1] == 1 else "cross_entropy"
+    loss = "mse_loss" if sizes[-1] == 1 else "cross_entropy"
     found = found_by(module, gradient, 1, loss=loss)
     assert found.route == "ratio"
     assert found.certified
@@ -86,7 +86,7 @@ def test_one_input_of_a_layer_with_dead_neurons_and_dropout_above_is_found():
 def test_dead_neurons_tell_the_inputs_of_a_rectified_layer_apart(sizes, count, bias, dtype):
     module = perceptron(*sizes, activation=nn.ReLU, bias=bias, dtype=dtype)
     inputs, labels, gradient = batch_of(module, count, dtype=dtype)
-    found = found_by(module, gradient, count, loss="cross_entropy" if sizes[-1] > 1 else "mean")
+    found = found_by(module, gradient, count, loss="cross_entropy" if sizes[-1] > 1 else "mse_loss")
     assert found.route == "dead_neurons"
     if bias:
         assert found.certified
@@ -106,7 +106,7 @@ def test_dead_neurons_tell_the_inputs_of_a_rectified_layer_apart(sizes, count, b
 def test_the_span_of_a_smooth_layer_leads_to_its_inputs(sizes, activation, dtype):
     module = perceptron(*sizes, activation=activation, dtype=dtype)
     inputs, labels, gradient = batch_of(module, 2, dtype=dtype)
-    found = found_by(module, [*gradient.values()], 2, loss="cross_entropy" if sizes[-1] > 1 else "mean")
+    found = found_by(module, [*gradient.values()], 2, loss="cross_entropy" if sizes[-1] > 1 else "mse_loss")
     assert found.route == "span"
     assert found.certified
     error = match_inputs(found.inputs, inputs.double()) - inputs
@@ -302,7 +302,7 @@ def test_a_layer_without_route_is_an_error_of_its_own():
         (without("none"), {"norm": 1.0}, "`norm` must be None"),
         (without("none"), {"norm": -1.0}, "`norm` must be a number"),
         (without("none"), {"tries": 0}, "`tries` must be"),
-        (without("none"), {"loss": "mean"}, "`loss` must be one of several outputs"),
+        (without("none"), {"loss": "mse_loss"}, "`loss` must be one of several outputs"),
         (without("none"), {"loss": "huber"}, "`loss` must be one of cross_entropy"),
         (without("none"), {"shape": (5,)}, "`shape` must have 4 entries"),
     ],

@@ -113,9 +113,9 @@ def invert(
     Args:
         module: the network that was sent; it is not changed.
         gradient: what came back: by parameter names, or in the order of `module.parameters()` with `None` for unknown.
-        batch: B, the number of inputs, which is not checked.
+        batch: B, the number of inputs, which is not checked; it may exceed the number of classes.
         shape: of one input; by default one axis as long as the first layer takes.
-        loss: for labels: "cross_entropy", or for one output a name in `trainers.federated.LOSSES`.
+        loss: for labels: "cross_entropy", or for one output a name in `trainers.federated.LOSSES`, such as "mse_loss".
         norm: the length of all inputs, for a layer without a bias; a bias determines it.
         tries: how often `span` starts, from eight points each time.
         generator: for probes, sketches and starts.
