@@ -265,7 +265,6 @@ def without(name):
         (Client(torch.ones(5, 3).double(), activation="tanh"), 1, "got Client at ''.*there is `recover`"),
         (Turned(), 1, "pass its inputs to 'layer' once and unchanged"),
         (nn.Sequential(nn.Linear(4, 8), nn.Dropout(), nn.Linear(8, 2)).double(), 2, r"one by one.*\.eval\(\)"),
-        (nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 2)).double(), 2, "one by one"),
         (nn.Linear(4, 3).double(), 2, "only the span of the inputs is determined.*span.from_rows"),
         (nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 9)).double(), 2, "neurons in '0'.*9 outputs"),
         (nn.Sequential(nn.Tanh()), 1, "must have parameters"),
@@ -276,6 +275,30 @@ def test_the_error_says_which_route_is_missing(module, count, complaint):
     draws = stream(0, "gradient")
     gradient = [torch.randn(part.shape, generator=draws, dtype=part.dtype) for part in module.parameters()]
     refused(lambda: found_by(module, gradient, count), complaint)
+
+
+@pytest.mark.parametrize("loss", [None, "cross_entropy"])
+def test_a_batch_normalisation_has_a_route_as_used_after_training_only(loss):
+    layers = nn.Linear(6, 40), nn.BatchNorm1d(40), nn.Tanh(), nn.Linear(40, 3)
+    module = nn.Sequential(*layers).double()
+    for part in module.parameters():
+        part.data = torch.randn(part.shape, generator=stream(0, f"weights/{part.shape}"), dtype=part.dtype)
+    _, _, gradient = batch_of(module, 3)
+    complaint = r"one by one.*\.eval\(\).*batch normalisation.*BatchNorm1d"
+    refused(lambda: found_by(module, gradient, 3, loss=loss), complaint)
+    inputs, _, gradient = batch_of(module.eval(), 3)
+    found = found_by(module, gradient, 3, loss=loss)
+    assert found.certified
+    assert match_error(found.inputs, inputs) <= found.bound
+
+
+def test_one_input_is_a_ratio_below_a_batch_normalisation_in_training_too():
+    module = nn.Sequential(*perceptron(6, 30), nn.BatchNorm1d(30).double(), nn.Linear(30, 3).double())
+    inputs, _, gradient = batch_of(module.eval(), 1)
+    found = found_by(module.train(), gradient, 1, loss="cross_entropy")
+    assert found.certified
+    assert found.labels is None
+    torch.testing.assert_close(found.inputs, inputs)
 
 
 def test_a_layer_without_route_is_an_error_of_its_own():
