@@ -24,7 +24,7 @@ LOSS = {"sigmoid": 1e-11, "softplus": 1e-11}  # a pair of sigmoids at depth 5 ha
 
 @EACH
 @pytest.mark.parametrize("depth", [2, 3, 5])
-@pytest.mark.parametrize("loss", ["mean", "logistic"])
+@pytest.mark.parametrize("loss", ["mse_loss", "logistic"])
 def test_the_top_of_a_stack_is_a_two_layer_client_of_the_features(kind, name, depth, loss):
     stack = DeepStack(W, activation=name, depth=depth, kind=kind, bias=2.0)
     found = deep_networks.effective_observation(stack, batch_gradient(stack, X, Y, loss=loss), batch=3, loss=loss)

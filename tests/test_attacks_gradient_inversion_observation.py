@@ -18,7 +18,7 @@ Y = torch.tensor([1.0, 0.0, 1.0], dtype=DTYPE)
 W = gaussian((9, 6), generator=stream(0, "weights"))
 
 
-def seen(module, *, loss="mean", **options):
+def seen(module, *, loss="mse_loss", **options):
     return Observation.from_module(module, batch_gradient(module, X, Y, loss=loss), batch=3, loss=loss, **options)
 
 
@@ -148,7 +148,7 @@ def test_a_bias_in_single_precision_does_not_turn_one_activation_into_another():
 
 
 @pytest.mark.parametrize("unseen", ["outputs", "hidden", None])
-@pytest.mark.parametrize("loss", ["half_sum", "mean", "logistic"])
+@pytest.mark.parametrize("loss", ["half_sum", "mse_loss", "logistic"])
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_the_misfit_of_the_true_batch_is_rounding(name, loss, unseen):
     module = Client(W, activation=name, bias=0.5)

@@ -59,7 +59,7 @@ def found_by(module, gradient, count, **options):
 def test_one_input_of_a_biased_layer_is_a_ratio_below_any_network(sizes, activation, dtype):
     module = perceptron(*sizes, activation=activation, dtype=dtype)
     inputs, labels, gradient = batch_of(module, 1, dtype=dtype)
-    loss = "mean" if sizes[-1] == 1 else "cross_entropy"
+    loss = "mse_loss" if sizes[-1] == 1 else "cross_entropy"
     found = found_by(module, gradient, 1, loss=loss)
     assert found.route == "ratio"
     assert found.certified
@@ -86,7 +86,7 @@ def test_one_input_of_a_layer_with_dead_neurons_and_dropout_above_is_found():
 def test_dead_neurons_tell_the_inputs_of_a_rectified_layer_apart(sizes, count, bias, dtype):
     module = perceptron(*sizes, activation=nn.ReLU, bias=bias, dtype=dtype)
     inputs, labels, gradient = batch_of(module, count, dtype=dtype)
-    found = found_by(module, gradient, count, loss="cross_entropy" if sizes[-1] > 1 else "mean")
+    found = found_by(module, gradient, count, loss="cross_entropy" if sizes[-1] > 1 else "mse_loss")
     assert found.route == "dead_neurons"
     if bias:
         assert found.certified
@@ -106,7 +106,7 @@ def test_dead_neurons_tell_the_inputs_of_a_rectified_layer_apart(sizes, count, b
 def test_the_span_of_a_smooth_layer_leads_to_its_inputs(sizes, activation, dtype):
     module = perceptron(*sizes, activation=activation, dtype=dtype)
     inputs, labels, gradient = batch_of(module, 2, dtype=dtype)
-    found = found_by(module, [*gradient.values()], 2, loss="cross_entropy" if sizes[-1] > 1 else "mean")
+    found = found_by(module, [*gradient.values()], 2, loss="cross_entropy" if sizes[-1] > 1 else "mse_loss")
     assert found.route == "span"
     assert found.certified
     error = match_inputs(found.inputs, inputs.double()) - inputs
@@ -265,7 +265,6 @@ def without(name):
         (Client(torch.ones(5, 3).double(), activation="tanh"), 1, "got Client at ''.*there is `recover`"),
         (Turned(), 1, "pass its inputs to 'layer' once and unchanged"),
         (nn.Sequential(nn.Linear(4, 8), nn.Dropout(), nn.Linear(8, 2)).double(), 2, r"one by one.*\.eval\(\)"),
-        (nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 2)).double(), 2, "one by one"),
         (nn.Linear(4, 3).double(), 2, "only the span of the inputs is determined.*span.from_rows"),
         (nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 9)).double(), 2, "neurons in '0'.*9 outputs"),
         (nn.Sequential(nn.Tanh()), 1, "must have parameters"),
@@ -276,6 +275,30 @@ def test_the_error_says_which_route_is_missing(module, count, complaint):
     draws = stream(0, "gradient")
     gradient = [torch.randn(part.shape, generator=draws, dtype=part.dtype) for part in module.parameters()]
     refused(lambda: found_by(module, gradient, count), complaint)
+
+
+@pytest.mark.parametrize("loss", [None, "cross_entropy"])
+def test_a_batch_normalisation_has_a_route_as_used_after_training_only(loss):
+    layers = nn.Linear(6, 40), nn.BatchNorm1d(40), nn.Tanh(), nn.Linear(40, 3)
+    module = nn.Sequential(*layers).double()
+    for part in module.parameters():
+        part.data = torch.randn(part.shape, generator=stream(0, f"weights/{part.shape}"), dtype=part.dtype)
+    _, _, gradient = batch_of(module, 3)
+    complaint = r"one by one.*\.eval\(\).*batch normalisation.*BatchNorm1d"
+    refused(lambda: found_by(module, gradient, 3, loss=loss), complaint)
+    inputs, _, gradient = batch_of(module.eval(), 3)
+    found = found_by(module, gradient, 3, loss=loss)
+    assert found.certified
+    assert match_error(found.inputs, inputs) <= found.bound
+
+
+def test_one_input_is_a_ratio_below_a_batch_normalisation_in_training_too():
+    module = nn.Sequential(*perceptron(6, 30), nn.BatchNorm1d(30).double(), nn.Linear(30, 3).double())
+    inputs, _, gradient = batch_of(module.eval(), 1)
+    found = found_by(module.train(), gradient, 1, loss="cross_entropy")
+    assert found.certified
+    assert found.labels is None
+    torch.testing.assert_close(found.inputs, inputs)
 
 
 def test_a_layer_without_route_is_an_error_of_its_own():
@@ -302,7 +325,7 @@ def test_a_layer_without_route_is_an_error_of_its_own():
         (without("none"), {"norm": 1.0}, "`norm` must be None"),
         (without("none"), {"norm": -1.0}, "`norm` must be a number"),
         (without("none"), {"tries": 0}, "`tries` must be"),
-        (without("none"), {"loss": "mean"}, "`loss` must be one of several outputs"),
+        (without("none"), {"loss": "mse_loss"}, "`loss` must be one of several outputs"),
         (without("none"), {"loss": "huber"}, "`loss` must be one of cross_entropy"),
         (without("none"), {"shape": (5,)}, "`shape` must have 4 entries"),
     ],

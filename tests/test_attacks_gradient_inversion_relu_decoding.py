@@ -63,8 +63,8 @@ def test_weights_of_another_law_will_do():
     weights = torch.rand((100, 20), generator=stream(0, "uniform"), dtype=DTYPE) - 0.5
     inputs, labels = sphere(3, 20, generator=stream(0, "inputs")), torch.ones(3, dtype=DTYPE)
     module = Client(weights, activation="relu")
-    gradient = batch_gradient(module, inputs, labels, loss="mean")
-    observation = Observation.from_module(module, gradient, batch=3, loss="mean", activation="relu")
+    gradient = batch_gradient(module, inputs, labels, loss="mse_loss")
+    observation = Observation.from_module(module, gradient, batch=3, loss="mse_loss", activation="relu")
     assert match_error(decoded(observation, 3).inputs, inputs) < EXACT
 
 

@@ -8,9 +8,17 @@ import torch
 from gradient_batches import draw
 from leakage.attacks.gradient_inversion.moments import from_hidden, from_outputs
 from leakage.attacks.gradient_inversion.span import from_moments
+from leakage.data.gaussians import gaussian
 from leakage.models.activations import activation
 from leakage.runtime import DTYPE, stream
-from reproduced.studies.gradient_inversion.error_laws import hidden_tilt, outputs_tilt, span_error, tilt_error
+from leakage.theory.hermite import moment
+from reproduced.studies.gradient_inversion.error_laws import (
+    contracted_tilt,
+    hidden_tilt,
+    outputs_tilt,
+    span_error,
+    tilt_error,
+)
 
 POLYNOMIAL, TANH = activation("polynomial"), activation("tanh")
 
@@ -87,3 +95,28 @@ def test_simulated_spans_turn_by_the_tilt(law, moments, name, order, d, m, centr
     assert expected < 0.5
     # First order in the tilt; 8 runs with about 2 (d - 2) directions each scatter by 3 to 6 %.
     assert math.sqrt(sum(sine**2 for sine in sines) / len(sines)) == pytest.approx(expected, rel=0.2)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 5])
+def test_the_contracted_tilt_has_the_mean_of_its_square_in_closed_form(batch):
+    u = gaussian((400_000, batch), generator=stream(batch, "normal"))
+    _, slopes = TANH.derivatives(u, order=1)
+    mean = (slopes[:, 0] * u.sum(-1) + u[:, 0] * slopes.sum(-1)).square().mean()
+    expected = ((100 - batch) * mean / (9 * 5000)).sqrt() / moment(TANH, of(1.0)[0], order=3).abs()
+    # 400,000 draws know a mean of fourth powers to half a per cent
+    torch.testing.assert_close(contracted_tilt(TANH, of(100), of(5000), batch=batch)[0], expected, rtol=0.01, atol=0)
+
+
+def test_simulated_spans_turn_by_the_contracted_tilt_which_grows_with_the_batch():
+    sizes, found, expected = (1, 4), [], []
+    for size in sizes:
+        sines = []
+        for seed in range(8):
+            batch = draw("tanh", size, 60, 12_000, seed=seed, bias=30.0, orthonormal=True)
+            estimates = from_hidden(batch.observation, centre=False)
+            route = from_moments(estimates, batch=size, order=3, generator=stream(seed, "start"))
+            sines.append(float(span_error(route.basis, batch.inputs)))
+        found.append(math.sqrt(sum(sine**2 for sine in sines) / len(sines)))
+        expected.append(float(contracted_tilt(TANH, of(60), of(12_000), batch=size).atan().sin()))
+    assert found == pytest.approx(expected, rel=0.2)  # as above
+    assert found[1] > 3 * found[0]

@@ -17,10 +17,12 @@ from reproduced.studies.gradient_inversion.games import (
     Game,
     attack_errors,
     compare_attacks,
+    direction_errors,
     draw_round,
     fitted_exponent,
     geometric_mean_ratio,
     play_round,
+    wrong_labels,
 )
 
 GAME = Game(60, 300, batch=3, activation="tanh", inputs="sphere")
@@ -94,6 +96,33 @@ def test_an_attack_that_is_told_the_batch_has_no_error_and_a_blind_one_has_that_
     assert attack_errors(GAME, told, rounds=3, seed=8).tolist() == [0, 0, 0]
     # unit vectors of independent direction are sqrt(2) apart, a little less after the best permutation of three
     assert bool((attack_errors(GAME, blind, rounds=3, seed=8) > 1).all())
+
+
+def test_labels_are_compared_input_by_input_by_their_signs():
+    def tell(observation, *, batch, generator, wrong):
+        index = tell.calls
+        tell.calls += 1
+        secret = draw_round(GAME, seed=8, index=index)
+        labels = 0.1 * secret.labels * torch.tensor([1.0, 1.0, -1.0 if wrong and index == 1 else 1.0]).double()
+        order = [2, 0, 1]  # nobody knows the order, nor the sign of an input
+        return Reconstruction(-secret.inputs[order], torch.zeros(batch, dtype=torch.float64), labels[order])
+
+    for wrong in (False, True):
+        tell.calls = 0
+        found = wrong_labels(GAME, partial(tell, wrong=wrong), rounds=3, seed=8)
+        assert found.tolist() == [False, wrong, False]
+
+
+def test_directions_are_compared_whatever_the_lengths_of_the_inputs():
+    def look(observation, *, batch, generator):
+        found = torch.linalg.svd(observation.hidden, full_matrices=False).Vh[:batch]
+        return Reconstruction(found, torch.zeros(batch, dtype=torch.float64))
+
+    game = dataclasses.replace(GAME, batch=1, activation="polynomial")
+    found = direction_errors(game, look, lengths=[0.1], rounds=4, seed=8)
+    assert found.shape == (4, 1)
+    # the singular vector is the direction of the input up to sign
+    torch.testing.assert_close(found.minimum((2 - found).abs()), torch.zeros_like(found), rtol=0, atol=1e-8)
 
 
 def test_an_observation_is_that_of_a_server_that_knows_the_module_only():

@@ -60,8 +60,8 @@ def test_the_labels_of_a_mirror_are_reflected_at_twice_the_centre(name, bias):
 def test_without_a_bias_tanh_labels_change_sign_and_nothing_else_does():
     """Norms, labels of ±1 and the sizes of residuals all stay: no attack can tell which batch it was."""
     module = Client(W, activation="tanh")
-    one = batch_gradient(module, X, Y, loss="mean")
-    other = batch_gradient(module, -X, -Y, loss="mean")
+    one = batch_gradient(module, X, Y, loss="mse_loss")
+    other = batch_gradient(module, -X, -Y, loss="mse_loss")
     torch.testing.assert_close(one, other)
     assert float((2 * X).norm(dim=1).min()) == pytest.approx(2.0)
 

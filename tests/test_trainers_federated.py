@@ -142,8 +142,15 @@ def by_hand(module, sigma, *, logistic):
 def test_gradients_are_the_sums_over_the_batch(name, loss):
     module = Client(W, activation=name, bias=0.7)
     gradient = batch_gradient(module, X, Y, loss=loss)
-    outputs, hidden = by_hand(module, activation(name), logistic=loss == "logistic")
-    scale = {"half_sum": 1.0, "sum": 2.0, "mean": 2 / 3, "logistic": 1.0}[loss]
+    outputs, hidden = by_hand(module, activation(name), logistic=LOSSES[loss].logistic)
+    scales = {
+        "half_sum": 1.0,
+        "sum": 2.0,
+        "mse_loss": 2 / 3,
+        "logistic": 1.0,
+        "binary_cross_entropy_with_logits": 1 / 3,
+    }
+    scale = scales[loss]
     assert LOSSES[loss].scale(3) == scale
     torch.testing.assert_close(gradient["outputs"], scale * outputs, rtol=1e-12, atol=1e-13)
     torch.testing.assert_close(gradient["hidden"], scale * hidden, rtol=1e-12, atol=1e-13)
@@ -151,7 +158,7 @@ def test_gradients_are_the_sums_over_the_batch(name, loss):
 
 def test_a_gradient_is_the_slope_of_the_loss():
     module, step = Client(W, activation="gelu"), 1e-6
-    gradient = batch_gradient(module, X, Y, loss="mean")["hidden"][2, 4]
+    gradient = batch_gradient(module, X, Y, loss="mse_loss")["hidden"][2, 4]
 
     def loss(move):
         moved = W.clone()

@@ -16,7 +16,7 @@ from functools import cache
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.functional import softplus
+from torch.nn.functional import binary_cross_entropy_with_logits, mse_loss, softplus
 
 from leakage.models import activations
 from leakage.models.activations import Activation
@@ -140,10 +140,14 @@ class Loss:
 LOSSES: Mapping[str, Loss] = {
     "half_sum": Loss(lambda f, y: (f - y).square().sum() / 2, lambda batch: 1.0),
     "sum": Loss(lambda f, y: (f - y).square().sum(), lambda batch: 2.0),
-    "mean": Loss(lambda f, y: (f - y).square().mean(), lambda batch: 2.0 / batch),
+    "mse_loss": Loss(mse_loss, lambda batch: 2.0 / batch),
     "logistic": Loss(lambda f, y: (softplus(f) - y * f).sum(), lambda batch: 1.0, logistic=True),
+    "binary_cross_entropy_with_logits": Loss(
+        binary_cross_entropy_with_logits, lambda batch: 1.0 / batch, logistic=True
+    ),
 }
-"""Squared error in the three scalings in use, and the sum of the logistic losses."""
+"""Squared error in the three scalings in use, and the sum and the mean of the logistic losses. The two means have the
+names that PyTorch gives them."""
 
 
 def batch_gradient(

@@ -67,7 +67,7 @@ class Observation:
             module: a network of two layers without hidden biases.
             gradient: a tensor for each parameter name, as `trainers.federated.batch_gradient` gives it; that of one
                 layer may be missing.
-            batch: the number of inputs, by which the loss `mean` divides.
+            batch: the number of inputs, by which the losses that are means divide.
             loss: a name in `trainers.federated.LOSSES`.
             hidden: the parameter that holds the $w_j$; by default the one whose shape fits.
             outputs: the parameter that holds the $a_j$; likewise.

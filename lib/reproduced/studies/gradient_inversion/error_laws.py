@@ -73,9 +73,29 @@ def hidden_tilt(
     return _tilt(activation, dimension, square / (4 * width), batch=batch)
 
 
-def _tilt(activation: Activation, dimension: Tensor, variance: Tensor, *, batch: int) -> Float[Tensor, "*b"]:
-    r"""$\delta = \sqrt{(d - B) V} / |s_2|$, from the variance V in each direction into which an input can turn."""
-    size = moment(activation, torch.ones((), dtype=DTYPE, device=dimension.device), order=2).abs()
+def contracted_tilt(
+    activation: Activation, dimension: Real[Tensor, "*#b"], width: Real[Tensor, "*#b"], *, batch: int
+) -> Float[Tensor, "*b"]:
+    r"""The tilt of the moment of order 3 of the hidden gradient G, contracted with the direction of that of order 1.
+
+    $$ \delta^2 = \frac{d - B}{9 s_3^2 m} \E\Bigl[\bigl(\sigma'(u_1) \textstyle\sum_k u_k
+       + u_1 \sum_k \sigma'(u_k)\bigr)^2\Bigr], \qquad \E\, u \sigma'(u) = s_2 = 0 . $$
+
+    The direction is the sum of the inputs, scaled, so that the error of each input holds the noise of all of them, and
+    the tilt grows as B does. The 9 is there because the moment is the mean of three, one for each slot of the gradient,
+    and each turns an input through the other two. Source: ours.
+    """
+    mean, square, bent, tilted = _averages(activation, order=1, centre=False, device=dimension.device)
+    others = batch - 1
+    power = 4 * tilted + others * (2 * square + 4 * bent * mean) + others * (others - 1) * mean.square()
+    return _tilt(activation, dimension, power / (9 * width), batch=batch, order=3)
+
+
+def _tilt(
+    activation: Activation, dimension: Tensor, variance: Tensor, *, batch: int, order: int = 2
+) -> Float[Tensor, "*b"]:
+    r"""$\delta = \sqrt{(d - B) V} / |s_p|$, from the variance V in each direction into which an input can turn."""
+    size = moment(activation, torch.ones((), dtype=DTYPE, device=dimension.device), order=order).abs()
     return ((dimension - batch).to(DTYPE) * variance).sqrt() / size
 
 

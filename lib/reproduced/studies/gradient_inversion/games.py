@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import normalize
 
@@ -20,7 +20,7 @@ from leakage.attacks.gradient_inversion.observation import Observation, Reconstr
 from leakage.data.gaussians import gaussian, sphere
 from leakage.metrics import trends
 from leakage.metrics.estimates import Estimate, mean_interval
-from leakage.metrics.reconstruction import match_error
+from leakage.metrics.reconstruction import match_error, match_inputs
 from leakage.runtime import DTYPE, stream
 from leakage.trainers.federated import Client, batch_gradient
 
@@ -115,6 +115,40 @@ def compare_attacks(
             guess = attack(played.observation, batch=game.batch, generator=draws).inputs
             found[name].append(match_error(guess, played.inputs, signs=signs))
     return {name: torch.tensor(values, dtype=DTYPE) for name, values in found.items()}
+
+
+def wrong_labels(
+    game: Game, attack: Attack, *, rounds: int, seed: int, device: torch.device | str = "cpu"
+) -> Bool[Tensor, " rounds"]:
+    """Whether an input of the round has a label of the wrong sign; its label is that of the nearest line found."""
+    found = []
+    for index in range(rounds):
+        played = draw_round(game, seed=seed, index=index, device=device)
+        guess = attack(played.observation, batch=game.batch, generator=stream(seed, f"attack/{index}", device))
+        assert guess.labels is not None
+        nearest = (played.inputs @ guess.inputs.mT).abs().argmax(-1)
+        found.append(bool((guess.labels[nearest] * played.labels <= 0).any()))
+    return torch.tensor(found)
+
+
+def direction_errors(
+    game: Game,
+    attack: Attack,
+    *,
+    lengths: Sequence[float],
+    rounds: int,
+    seed: int,
+    device: torch.device | str = "cpu",
+) -> Float[Tensor, "rounds B"]:
+    """How far the direction of each input is from the unit vector found for it, if inputs have these lengths."""
+    found = []
+    for index in range(rounds):
+        directions = draw_round(game, seed=seed, index=index, device=device).inputs
+        inputs = directions * directions.new_tensor(lengths).unsqueeze(-1)
+        seen = play_round(game, inputs, seed=seed, index=index).observation
+        guess = attack(seen, batch=game.batch, generator=stream(seed, f"attack/{index}", device)).inputs
+        found.append((match_inputs(guess, directions) - directions).norm(dim=-1))
+    return torch.stack(found).cpu()
 
 
 def geometric_mean_ratio(first: Float[Tensor, " n"], second: Float[Tensor, " n"]) -> Estimate:

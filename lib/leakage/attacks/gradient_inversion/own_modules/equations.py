@@ -35,7 +35,6 @@ class ModuleEquations:
         basis: V.
         origin: $u_0$, or 0 without a bias.
         directions: N as columns, orthonormal.
-        outputs: k, the number of outputs.
         neurons: how many of the neurons are used.
         target: $M V$ of these neurons.
         sizes: the norms of the right sides, to which errors are relative: of `target`, and of the sum of the $\rho_i$.
@@ -45,7 +44,6 @@ class ModuleEquations:
     basis: Float[Tensor, "n B"]
     origin: Float[Tensor, " B"]
     directions: Float[Tensor, "B f"]
-    outputs: int
     neurons: int
     target: Float[Tensor, "m B"]
     sizes: tuple[Tensor, Tensor]
@@ -69,21 +67,19 @@ class ModuleEquations:
         with warnings.catch_warnings():  # PyTorch's first use of forward mode loads what PyTorch itself deprecates
             warnings.simplefilter("ignore", DeprecationWarning)
             torch.func.jvp(torch.tanh, (last,), (last,))
-        with torch.no_grad():
-            outputs = first.outputs(basis.new_zeros((1, first.layer.in_features))).shape[1]
         width = first.layer.out_features
-        unknowns = directions.numel() + batch * outputs
+        unknowns = directions.numel() + batch * first.output_count
         if width * batch < unknowns:
             raise NoRoute(
                 f"`module` must have {math.ceil(unknowns / batch)} neurons in {first.name!r} for {batch} inputs and"
-                f" {outputs} outputs, got {width}: only the span of the inputs is determined, for which there is"
-                f" `span.from_rows`; seen: {describe(first.network)}."
+                f" {first.output_count} outputs, got {width}: only the span of the inputs is determined, for which"
+                f" there is `span.from_rows`; seen: {describe(first.network)}."
             )
-        neurons = min(width, EQUATIONS_PER_UNKNOWN * (batch + outputs))
+        neurons = min(width, EQUATIONS_PER_UNKNOWN * (batch + first.output_count))
         target = first.rows[:neurons] @ basis
         total = first.gradient[first.readout] if first.readout is not None else target.new_zeros(1)
         sizes = target.norm(), total.norm().clamp_min(torch.finfo(total.dtype).tiny)
-        return cls(first, basis, origin, directions, outputs, neurons, target, sizes)
+        return cls(first, basis, origin, directions, neurons, target, sizes)
 
     @property
     def batch(self) -> int:
@@ -96,7 +92,7 @@ class ModuleEquations:
 
     def residuals(self, unknowns: Float[Tensor, " p"]) -> Float[Tensor, "B k"]:
         r"""$\rho_i$ of one start."""
-        return unknowns[self.batch * self.directions.shape[1] :].reshape(self.batch, self.outputs)
+        return unknowns[self.batch * self.directions.shape[1] :].reshape(self.batch, self.first.output_count)
 
     def error(self, unknowns: Float[Tensor, " p"]) -> Float[Tensor, " e"]:
         """The left sides less the right ones, each layer relative to its right side."""
@@ -129,7 +125,7 @@ class ModuleEquations:
         r"""Starts at these $t_i$, with the $\rho_i$ that fit best, and their misfits."""
 
         def fit(point: Tensor) -> tuple[Tensor, Tensor]:
-            none = torch.cat([point.flatten(), point.new_zeros(self.batch * self.outputs)])
+            none = torch.cat([point.flatten(), point.new_zeros(self.batch * self.first.output_count)])
             left, slopes = self.error(none), self._residual_columns(none)
             gram = slopes.mT @ slopes
             ridge = (_RIDGE * gram.diagonal().mean()).clamp_min(torch.finfo(gram.dtype).tiny)
@@ -162,7 +158,7 @@ class ModuleEquations:
         slopes = self.first.output_slopes(self.inputs(unknowns))[..., : self.neurons]
         parts = [torch.einsum("icj,ib->jbic", slopes, self._points(unknowns)).flatten(2).flatten(0, 1) / self.sizes[0]]
         if self.first.readout is not None:
-            unit = torch.eye(self.outputs, dtype=unknowns.dtype, device=unknowns.device)
+            unit = torch.eye(self.first.output_count, dtype=unknowns.dtype, device=unknowns.device)
             parts.append(unit.repeat(1, self.batch) / self.sizes[1])
         return torch.cat(parts)
 

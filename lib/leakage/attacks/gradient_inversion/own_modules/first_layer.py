@@ -13,7 +13,7 @@ so that the label is the one negative entry. A copy of the module computes in fl
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -44,6 +44,7 @@ class FirstLayer:
         shape: of one input, as the module takes it.
         gradient: by parameter names, in float64; missing parts are unknown.
         precision: of the gradient that came back.
+        output_count: k, the number of outputs.
         readout: the name of a bias that is added to the outputs, so that its gradient is $\sum_i \rho_i$; or `None`.
     """
 
@@ -53,6 +54,7 @@ class FirstLayer:
     shape: tuple[int, ...]
     gradient: Mapping[str, Tensor]
     precision: torch.dtype
+    output_count: int = 0
     readout: str | None = None
 
     @property
@@ -168,7 +170,7 @@ def find_first_layer(
     doubled = {key: value.detach().double() for key, value in gradient.items()}
     found = FirstLayer(name, network, inner, size, doubled, precision)
     width = _count_outputs(found, generator)
-    return FirstLayer(name, network, inner, size, doubled, precision, _find_readout(found, width))
+    return replace(found, output_count=width, readout=_find_readout(found, width))
 
 
 def name_gradient(module: nn.Module, gradient: Mapping[str, Tensor] | Sequence[Tensor | None]) -> dict[str, Tensor]:

@@ -113,9 +113,9 @@ def invert(
     Args:
         module: the network that was sent; it is not changed.
         gradient: what came back: by parameter names, or in the order of `module.parameters()` with `None` for unknown.
-        batch: B, the number of inputs, which is not checked.
+        batch: B, the number of inputs, which is not checked; it may exceed the number of classes.
         shape: of one input; by default one axis as long as the first layer takes.
-        loss: for labels: "cross_entropy", or for one output a name in `trainers.federated.LOSSES`.
+        loss: for labels: "cross_entropy", or for one output a name in `trainers.federated.LOSSES`, such as "mse_loss".
         norm: the length of all inputs, for a layer without a bias; a bias determines it.
         tries: how often `span` starts, from eight points each time.
         generator: for probes, sketches and starts.
@@ -138,7 +138,7 @@ def invert(
     with torch.random.fork_rng(devices=devices), torch.no_grad():
         first = find_first_layer(module, known, shape=shape, generator=generator)
         if loss is not None:
-            _check_loss(loss, width=first.outputs(torch.zeros_like(first.layer.weight[:1])).shape[1])
+            _check_loss(loss, width=first.output_count)
         if first.biased and norm is not None:
             raise ValueError(f"`norm` must be None for {first.name!r}, whose bias determines lengths; got {norm!r}.")
         if not bool(first.rows.any()):
@@ -148,7 +148,8 @@ def invert(
         if not first.is_deterministic(generator=generator):
             raise NoRoute(
                 f"`module` must treat inputs one by one and without chance for a batch of {batch}; call .eval(), if the"
-                f" gradient was taken so. Seen: {describe(module)}."
+                " gradient was taken so: there is no route below batch normalisation or dropout in training. Seen:"
+                f" {describe(module)}."
             )
         return _invert_several(module, known, first, batch, loss, norm, tries, generator)
 
@@ -168,7 +169,7 @@ def _invert_one(first: FirstLayer, loss: str | None, generator: torch.Generator)
         raise ValueError(f"`gradient` must not be zero in the bias of {first.name!r}, beside that of its weights.")
     inputs = (slopes @ rows / slopes.square().sum()).unsqueeze(0)
     misfit, bound = _single_bound(first, inputs)
-    residuals = torch.full_like(first.outputs(inputs), math.nan)
+    residuals = inputs.new_full((1, first.output_count), math.nan)
     if first.is_deterministic(generator=generator):
         residuals = single_residual(first, inputs)
         if bool(residuals.isfinite().all()):
