@@ -7,7 +7,10 @@ from typing import Any
 import numpy as np
 
 NEEDED = ("losses", "member")
-KNOWN = (*NEEDED, "target", "population", "correct", "labels", "groups")
+KNOWN = (
+    *(*NEEDED, "members", "outsiders", "target", "population", "correct", "labels", "groups", "units"),
+    "probabilities",
+)
 _MOST_BYTES = 2**32  # of one array: a small damaged or hostile archive may promise any size
 
 
@@ -29,7 +32,8 @@ def read(path: Path) -> dict[str, Any]:
             f"{path} must be an .npz file, or a folder of .npy files, of numbers and texts without Python objects: "
             f"{error}."
         ) from error
-    if missing := [name for name in NEEDED if name not in arrays]:
+    one_model = "members" in arrays or "outsiders" in arrays
+    if not one_model and (missing := [name for name in NEEDED if name not in arrays]):
         raise ValueError(f"{path} must hold {' and '.join(NEEDED)}, but lacks {' and '.join(missing)}.")
     if unknown := [name for name in arrays if name not in KNOWN]:
         raise ValueError(f"{path} may hold {', '.join(KNOWN)}; got {', '.join(map(repr, unknown))} besides.")
@@ -37,7 +41,12 @@ def read(path: Path) -> dict[str, Any]:
         target = arrays["target"]
         if target.size != 1 or target.dtype.kind not in "iu":
             raise ValueError(f"{path}: `target` must be one whole number, the place of a model.")
-        return arrays | {"target": int(target.item())}
+        arrays |= {"target": int(target.item())}
+    if "probabilities" in arrays:
+        truth = arrays["probabilities"]
+        if truth.size != 1 or truth.item() not in (0, 1):
+            raise ValueError(f"{path}: `probabilities` must be one truth value: whether losses are -log p.")
+        arrays |= {"probabilities": bool(truth.item())}
     return arrays
 
 
