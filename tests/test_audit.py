@@ -649,6 +649,22 @@ def test_an_attack_of_your_own_is_judged_like_all_others():
     assert found.at_least("auc") > 0.9 > audit.of_losses(losses, member).at_least("auc")
 
 
+def test_an_audit_works_on_one_thread_and_leaves_the_others():
+    seen, before = [], torch.get_num_threads()
+
+    def watch(models):
+        seen.append(torch.get_num_threads())
+        return -models.losses
+
+    torch.set_num_threads(2)
+    try:
+        audit.of_losses(some_losses(subsets(1)), subsets(1), attacks={"mine": watch})
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [1]
+
+
 def test_what_is_probably_wrong_is_a_warning():
     member = pairs()
     swapped = audit.of_losses(np.exp(-some_losses(member, 2.0)), member)
