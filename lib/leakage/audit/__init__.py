@@ -63,7 +63,7 @@ def of_losses(
 
     Probabilities of 0 and 1, as trees give them, are clipped, and a note says so. Unclipped, a loss of ∞ or 0 would
     stand for "0 of 20 trees" and hide from LiRA what the others tell; the floor is half of the least step that the
-    models show, at most 0.001. All functions of this module clip in this way, so do not clip before.
+    models show. All functions of this module clip in this way, so do not clip before.
 
     Everything is held in memory: 64 models with a million rows in float32 take some 3 GB for one target. Of several
     targets everything is done up to eleven times, for the intervals.
