@@ -180,7 +180,7 @@ class Broken(Memory):
     ("call", "error", "message"),
     [
         (lambda: audit_clones(LinearSVC()), TypeError, "CalibratedClassifierCV"),
-        (lambda: audit_clones(RandomForestRegressor()), TypeError, r"for a regressor .* `audit\.of_losses\(…, probab"),
+        (lambda: audit_clones(RandomForestRegressor()), TypeError, r"for a regressor, .*`audit\.of_losses\(…, probab"),
         (lambda: audit_clones(Nameless()), TypeError, "must have `classes_` after `fit`, got none from Nameless"),
         (lambda: audit_clones(Bare()), TypeError, "must have `get_params`.* got Bare"),
         (lambda: audit_clones(GaussianNB(), units=["a"]), ValueError, "`units` must be one for each of the 121 rows"),

@@ -107,9 +107,6 @@ def inputs_from_models(models: Any, *, target: int | None, groups: Any, units: A
             f"`models` must be leakage.TrainedModels, got {type(models).__name__}; `TrainedModels.from_modules` and "
             "`TrainedModels.from_estimators` make them."
         )
-    for network in models.networks:
-        if models.points is not None and not isinstance(network, Mlp | EstimatorClassifier):
-            logits_of_network("models", network, models.points[:_ASKED].double())
     # Saved losses are passed on in their own precision: float32 has lost the small ones.
     saved = models.saved_losses is not None
     losses = models.losses
@@ -117,6 +114,8 @@ def inputs_from_models(models: Any, *, target: int | None, groups: Any, units: A
         if isinstance(network, EstimatorClassifier):  # it gives logits of probabilities 0 as of `_LEAST_PROBABILITY`
             own[own <= _LEAST_PROBABILITY * (2 if network.classes is None else len(network.classes))] = 0.0
             own[own >= _INFINITE * (1 - 1e-9)] = math.inf
+        elif models.points is not None and not isinstance(network, Mlp):
+            logits_of_network("models", network, models.points[:_ASKED].double())
     correct = models.saved_correct if saved else models.correct
     more = {"population": models.population, "correct": correct, "labels": models.labels, "groups": groups}
     more |= {"units": models.units if units is None else units, "probabilities": models.probabilities}

@@ -11,6 +11,7 @@ KNOWN = (
     *(*NEEDED, "members", "outsiders", "target", "population", "correct", "labels", "groups", "units"),
     "probabilities",
 )
+_SINGLE = {"target": ("iu", "whole number, the place of a model"), "probabilities": ("b", "truth value")}
 _MOST_BYTES = 2**32  # of one array: a small damaged or hostile archive may promise any size
 
 
@@ -37,16 +38,11 @@ def read(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} must hold {' and '.join(NEEDED)}, but lacks {' and '.join(missing)}.")
     if unknown := [name for name in arrays if name not in KNOWN]:
         raise ValueError(f"{path} may hold {', '.join(KNOWN)}; got {', '.join(map(repr, unknown))} besides.")
-    if "target" in arrays:
-        target = arrays["target"]
-        if target.size != 1 or target.dtype.kind not in "iu":
-            raise ValueError(f"{path}: `target` must be one whole number, the place of a model.")
-        arrays |= {"target": int(target.item())}
-    if "probabilities" in arrays:
-        truth = arrays["probabilities"]
-        if truth.size != 1 or truth.item() not in (0, 1):
-            raise ValueError(f"{path}: `probabilities` must be one truth value: whether losses are -log p.")
-        arrays |= {"probabilities": bool(truth.item())}
+    for name, (kinds, what) in _SINGLE.items():
+        if name in arrays:
+            if arrays[name].size != 1 or arrays[name].dtype.kind not in kinds:
+                raise ValueError(f"{path}: `{name}` must be one {what}.")
+            arrays[name] = arrays[name].item()
     return arrays
 
 

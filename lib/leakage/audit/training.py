@@ -66,18 +66,16 @@ def _check_estimator(estimator: Any) -> None:
     """Refuse what is no classifier with probabilities that scikit-learn can clone, with the way that is open to it."""
     kind = type(estimator).__name__
     if not hasattr(estimator, "fit") or not hasattr(estimator, "predict_proba"):
+        cure = (
+            "for a regressor, train copies and give their squared errors to `audit.of_losses(…, probabilities=False)`"
+        )
         if isinstance(estimator, BaseEstimator) and is_classifier(estimator):
             cure = "wrap it in scikit-learn's CalibratedClassifierCV, which adds probabilities"
-        else:
-            cure = (
-                "for a regressor and other models without classes, train copies yourself and give their losses, such "
-                "as squared errors, to `audit.of_losses(…, probabilities=False)`"
-            )
         raise TypeError(f"`estimator` must have `fit` and `predict_proba`, got {kind}; {cure}.")
     if not hasattr(estimator, "get_params"):
         raise TypeError(
             f"`estimator` must have `get_params`, so that it can be cloned, got {kind}; derive it from "
-            "sklearn.base.BaseEstimator, or train copies yourself and give their losses to `audit.of_losses`."
+            "sklearn.base.BaseEstimator, or train copies and give their losses to `audit.of_losses`."
         )
 
 
@@ -187,7 +185,8 @@ def _train_at_once(
     """`Answers` of modules that `trainers.ensembles` trains together, read from `folder` if they are saved there."""
     X = _match_precision(X, module)
     _check_outputs(module, X, y)
-    module = _TwoLogits(module) if module.eval()(X[:2]).numel() == len(X[:2]) else module
+    if module.eval()(X[:2]).numel() == len(X[:2]):
+        module = nn.Sequential(module, _TwoLogits())
     dtype = X.dtype if X.is_floating_point() else torch.float32
     stack = initial(module, len(member), generator=draws, dtype=dtype)
     rows = member.nonzero()[:, 1].view(len(member), -1)
@@ -238,14 +237,10 @@ def _check_outputs(module: nn.Module, X: Tensor, y: Tensor) -> None:
 
 
 class _TwoLogits(nn.Module):
-    """A module with one output o of each row, as one with the two logits 0 and o."""
+    """The last layer of a module with one output o of each row: the two logits 0 and o."""
 
-    def __init__(self, module: nn.Module) -> None:
-        super().__init__()
-        self.module = module
-
-    def forward(self, X: Tensor) -> Tensor:
-        return two_logits(self.module(X), count=len(X))
+    def forward(self, output: Tensor) -> Tensor:
+        return two_logits(output, count=len(output))
 
 
 def _match_precision(X: Tensor, module: nn.Module) -> Tensor:
