@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leakage import audit
-from leakage.attacks.membership.lira import lira
+from leakage.attacks.membership.lira import lira, lira_of_logits
 from leakage.attacks.membership.table import ATTACKS
 from leakage.audit import notes, run
 from leakage.audit.gates import Gate
@@ -246,10 +246,10 @@ SAID = {
     "two references of each kind": (some_losses, pairs(4), {}),
     "for this one model": (some_losses, subsets(), {"target": 0}),
     "are few for it": (some_losses, pairs(6), {}),
-    "3 losses are infinite": (with_infinity, pairs(), {}),
+    "3 of 3,200 probabilities of the true label are 0 or 1": (with_infinity, pairs(), {}),
+    "1 of 400 rows have a label that no other has": (some_losses, pairs(), {"labels": [1] + [0] * (ROWS - 1)}),
     "are these probabilities": (lambda member: np.exp(-some_losses(member, 2.0)), pairs(), {}),
     "is `member` turned over": (lambda member: some_losses(~member, 2.0), pairs(), {}),
-    "are the arrays transposed": (lambda member: some_losses(member), subsets(40, 12), {}),
 }
 
 
@@ -271,6 +271,7 @@ def test_coarse_losses_are_no_sign_of_duplicates():
     assert not notes.find_duplicate_losses(validate_inputs(losses, member).models)
 
 
+x_of_one = np.ones(9)
 BAD = {
     "NaN": (lambda x, m: (x * math.nan, m), {}, "diverged"),
     "mostly inf": (
@@ -280,6 +281,27 @@ BAD = {
     ),
     "negative": (lambda x, m: (-x, m), {}, "`losses` must be at least 0"),
     "transposed": (lambda x, m: (x.T, m), {}, "transposed"),
+    "both transposed": (lambda x, m: (x.T, m.T), {}, r"400 models and 8 rows; .* give `losses\.T` and `member\.T`"),
+    "nothing": (lambda x, m: (None, None), {}, "`losses` and `member` must be given, or else `members` and"),
+    "one side": (lambda x, m: (None, None), {"members": [1.0, 2.0]}, "or else `members` and `outsiders`"),
+    "both forms": (lambda x, m: (x, m), {"members": x_of_one, "outsiders": x_of_one}, "or else `members`"),
+    "sides of several models": (
+        lambda x, m: (None, None),
+        {"members": np.ones((2, 9)), "outsiders": np.ones((2, 9))},
+        "must be losses of one model",
+    ),
+    "units": (lambda x, m: (x, m), {"units": [1, 2]}, "`units` must be one for each of the 400 rows"),
+    "torn units": (
+        lambda x, m: (x, m),
+        {"units": np.arange(ROWS) // 2},
+        r"`units` must be trained on as a whole .* model 0 was trained on some rows of '\d+' only",
+    ),
+    "other losses that are NaN": (lambda x, m: (x * math.nan, m), {"probabilities": False}, "`losses` must be finite"),
+    "an attack of the audit's own": (
+        lambda x, m: (x, m),
+        {"attacks": {"LiRA": lambda models: -models.losses}},
+        "`attacks` must have names of",
+    ),
     "other rows": (lambda x, m: (x[:, 1:], m), {}, "of the shape of `losses`"),
     "scalar": (lambda x, m: (1.0, m), {}, "`member` must be of the shape"),
     "empty": (lambda x, m: (x[:, :0], m[:, :0]), {}, r"`losses` must be \(models, rows\)"),
@@ -493,3 +515,160 @@ def test_intervals_over_models_cover_one_half_where_nothing_leaks():
             missed[row.attack] += not row.auc.low <= 0.5 <= row.auc.high
     # Of 30 intervals that cover in 95 of 100 cases, more than 5 miss with a chance of 0.003.
     assert max(missed.values()) <= 5
+
+
+# ── coarse probabilities ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("chances", "floor"),
+    [
+        ([0.2, 0.9], 0.0),
+        ([0.0, 0.02, 0.5], 1e-2),
+        ([0.0, 1e-4, 0.5], 5e-5),
+        ([0.0, 1.0], 1e-3),  # no step is seen
+        ([1.0, 0.5], 0.25),
+        ([1e-12, 1.0, 0.1], 0.05),  # of somebody who clipped them
+        ([0.0, 1e-9, 1e-7, 0.5], 2.0**-52),  # of all sizes
+    ],
+)
+def test_coarse_probabilities_are_clipped_to_half_of_their_least_step(chances, floor):
+    chance = np.array(chances * 20)
+    with np.errstate(divide="ignore"):
+        found = validate_inputs(-np.log(chance), np.arange(len(chance)) // len(chances) % 2 == 0)
+    kept = np.exp(-found.models.losses.numpy())
+    assert kept == pytest.approx(np.clip(chance, floor, 1 - floor)[None], rel=1e-9, abs=0)
+    assert [f"[{floor:.2g}, 1 - {floor:.2g}]" in note for note in found.notes] == [True] * bool(floor)
+
+
+def test_losses_of_a_network_stay_what_they_are():
+    """Some of float32 round to 0, and some are as large as those of probabilities that float64 has not."""
+    logits = 15 * torch.randn(5, ROWS, 2, generator=stream(0, "logits"))
+    losses = torch.nn.functional.cross_entropy(logits.movedim(-1, 1), torch.zeros(5, ROWS).long(), reduction="none")
+    assert float(losses.min()) < 1e-9
+    assert float(losses.max()) > 40
+    found = validate_inputs(losses, subsets(5))
+    torch.testing.assert_close(found.models.losses, losses)
+    assert not found.notes
+
+
+# ── units ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+VISITS = 4
+PEOPLE = np.array([f"patient {number}" for number in range(ROWS // VISITS)])
+VISITOR = np.arange(ROWS) % len(PEOPLE)
+
+
+def by_person(design):
+    """Members by the person whose visit a row is."""
+    return design(8, len(PEOPLE))[:, VISITOR]
+
+
+@pytest.mark.parametrize("design", [pairs, subsets])
+def test_units_of_one_row_change_nothing(design):
+    losses = some_losses(design(), 1.0)
+    known = {"labels": np.arange(ROWS) % 3, "groups": np.arange(ROWS) % 2}
+    alone, named = (audit.of_losses(losses, design(), units=units, **known) for units in (None, np.arange(ROWS)))
+    assert str(alone.table()) == str(named.table())
+    assert str(alone.slices()) == str(named.slices())
+    assert [row["row"] for row in alone.records()] == [int(row["unit"]) for row in named.records()]
+
+
+def test_all_numbers_are_of_units_whose_scores_are_means():
+    member = by_person(pairs)
+    losses = some_losses(member, 1.0)
+    rows, people = (audit.of_losses(losses, member, units=units) for units in (None, PEOPLE[VISITOR]))
+    assert people.member.shape == (8, len(PEOPLE))
+    assert people.outsiders == len(PEOPLE) // 2
+    for name, scores in people.scores.items():
+        expected = rows.scores[name].reshape(8, VISITS, len(PEOPLE)).mean(1)
+        assert scores == pytest.approx(expected, abs=1e-9)
+        assert people.interval(name, "auc").estimate > rows.interval(name, "auc").estimate + 0.02
+    assert {record["unit"] for record in people.records()} < {*PEOPLE}
+    assert any("100 units" in note for note in people.notes)
+
+
+@pytest.mark.parametrize("design", [pairs, subsets, lambda models, rows: subsets(1, rows)])
+def test_units_that_no_model_saw_have_an_auc_of_one_half(design):
+    member = by_person(design)
+    found = audit.of_losses(some_losses(member), member, units=VISITOR, fprs=(), level=0.99)
+    for row in found.results:
+        assert row.auc.low < 0.5 < row.auc.high, row
+        assert row.advantage.low <= 0 <= row.advantage.high, row
+
+
+def test_a_unit_has_the_label_that_all_of_its_rows_have():
+    member = by_person(pairs)
+    sex, visit = np.where(VISITOR < 50, "f", "m"), np.arange(ROWS) // len(PEOPLE)
+    found = audit.of_losses(some_losses(member), member, units=VISITOR, labels=sex, groups=visit)
+    expected = [("label", "f"), ("label", "m"), ("group", "several")]
+    assert [(row["by"], row["slice"]) for row in found.slices()] == expected
+
+
+# ── losses that are no probabilities, one model, own attacks ────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("design", ["pairs", "subsets", "offline", "one model"])
+def test_losses_that_are_no_probabilities_may_have_any_unit_and_sign(design):
+    member, target, expected = DESIGNS[design]
+    errors = some_losses(member, 2.0) ** 2
+    found, moved = (
+        audit.of_losses(values, member, target=target, probabilities=False) for values in (errors, 1e4 * errors - 5e3)
+    )
+    assert {row.attack for row in found.results} == expected
+    for row, other in zip(found.results, moved.results, strict=True):
+        assert row.auc.estimate == pytest.approx(other.auc.estimate, abs=1e-4)
+        assert row.auc.estimate > 0.6
+    assert found.notes == moved.notes
+    assert not any("probabilit" in note or "diverged" in note for note in found.notes)
+
+
+def test_lira_compares_losses_that_are_no_probabilities_themselves():
+    member = subsets()
+    errors = some_losses(member, 2.0) ** 2
+    expected = rates(lira_of_logits(-torch.tensor(errors), torch.tensor(member)), member=torch.tensor(member), fprs=())
+    found = audit.of_losses(errors, member, probabilities=False)
+    assert found.interval("LiRA", "auc").estimate == pytest.approx(float(expected["auc"].mean()), abs=1e-6)
+
+
+def test_one_model_is_given_by_the_losses_of_both_sides():
+    member = np.arange(ROWS) < 150
+    losses = some_losses(member, 2.0)
+    expected = audit.of_losses(losses, member, labels=np.arange(ROWS) % 3)
+    found = audit.of_losses(members=losses[:150], outsiders=losses[150:], labels=np.arange(ROWS) % 3)
+    assert str(found) == str(expected)
+    assert str(found.slices()) == str(expected.slices())
+
+
+def test_an_attack_of_your_own_is_judged_like_all_others():
+    member = pairs()
+    losses = some_losses(member)
+    found = audit.of_losses(losses, member, attacks={"mine": lambda models: models.member + 1e-3 * models.losses})
+    assert found.strongest.attack == "mine"
+    assert "mine" in str(found.table())
+    assert found.at_least("auc") > 0.9 > audit.of_losses(losses, member).at_least("auc")
+
+
+def test_an_audit_works_on_one_thread_and_leaves_the_others():
+    seen, before = [], torch.get_num_threads()
+
+    def watch(models):
+        seen.append(torch.get_num_threads())
+        return -models.losses
+
+    torch.set_num_threads(2)
+    try:
+        audit.of_losses(some_losses(subsets(1)), subsets(1), attacks={"mine": watch})
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [1]
+
+
+def test_what_is_probably_wrong_is_a_warning():
+    member = pairs()
+    swapped = audit.of_losses(np.exp(-some_losses(member, 2.0)), member)
+    (warning,) = swapped.warnings
+    assert "are these probabilities" in warning
+    assert warning in swapped.notes
+    assert not leaking("pairs").warnings

@@ -160,6 +160,9 @@ BAD_FILES = {
     "shapes": archive(**GOOD | {"losses": LOSSES[:, 1:]}),
     "transposed": archive(losses=LOSSES.T, member=MEMBER),
     "swapped": archive(losses=MEMBER, member=LOSSES),
+    "one side": archive(members=LOSSES[0]),
+    "share of probabilities": archive(**GOOD, probabilities=np.array(0.5)),
+    "torn units": archive(**GOOD, units=np.arange(300) // 2),
     "target": archive(**GOOD, target=np.array([1.5])),
     "target beyond": archive(**GOOD, target=np.array(8)),
     "counts": archive(**GOOD | {"member": MEMBER.astype(int) * 3}),
@@ -377,3 +380,24 @@ def test_the_library_alone_audits_and_refuses_to_build(scores, tmp_path):
     assert found.stdout.splitlines()[-1:] == ["0 2 2"], found.stderr
     assert found.stderr.count("which is not installed; install leakage[book]") == 2
     assert page.is_file()
+
+
+OTHER_FORMS = {
+    "two sides": {"members": LOSSES[0, MEMBER[0]], "outsiders": LOSSES[0, ~MEMBER[0]]},
+    "no probabilities": GOOD | {"losses": LOSSES - 3, "probabilities": np.array(False)},
+    "units": {
+        "losses": np.repeat(LOSSES, 2, axis=1),
+        "member": np.repeat(MEMBER, 2, axis=1),
+        "units": np.repeat([f"patient {number}" for number in range(300)], 2),
+    },
+}
+
+
+@pytest.mark.parametrize("arrays", OTHER_FORMS.values(), ids=OTHER_FORMS)
+def test_a_file_may_hold_what_the_function_takes(arrays, tmp_path, capsys):
+    from leakage import audit
+
+    np.savez(tmp_path / "scores.npz", **arrays)
+    status, out, _ = run(capsys, tmp_path / "scores.npz")
+    given = arrays | {"probabilities": bool(arrays.get("probabilities", True))}
+    assert (status, str(audit.of_losses(**given).table()) in out) == (0, True)

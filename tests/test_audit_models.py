@@ -6,6 +6,9 @@ import json
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 from torch import nn
@@ -93,3 +96,45 @@ def test_other_things_than_trained_models_are_refused():
     tree = DecisionTreeClassifier().fit(np.eye(2), [0, 1])
     with pytest.raises(ValueError, match="`member` must hold truth values"):
         TrainedModels.from_estimators([tree] * 4, np.eye(2), np.array([0, 1]), np.full((4, 2), "False"))
+
+
+def test_the_same_forests_have_the_same_numbers_through_every_door():
+    estimator = RandomForestClassifier(20, random_state=0)
+    rows, labels = load_breast_cancer(return_X_y=True)
+    trained = audit.of_sklearn(estimator, rows, labels, models=16)
+    fitted = [clone(estimator).fit(rows[own], labels[own]) for own in trained.member]
+    chance = np.stack([one.predict_proba(rows)[np.arange(len(labels)), labels] for one in fitted])
+    with np.errstate(divide="ignore"):
+        losses = -np.log(chance)
+    of_losses = audit.of_losses(losses, trained.member)
+    of_models = audit.of_models(TrainedModels.from_estimators(fitted, rows, labels, trained.member))
+    assert any("are clipped to" in note for note in trained.notes)
+    for other in (of_losses, of_models):
+        for name in ("loss", "LiRA", "RMIA"):
+            auc = trained.interval(name, "auc").estimate
+            assert other.interval(name, "auc").estimate == pytest.approx(auc, abs=1e-9), name
+        assert other.scores["LiRA"] == pytest.approx(trained.scores["LiRA"], rel=1e-6, abs=1e-8)
+
+
+def test_units_are_given_with_models():
+    units = np.arange(POINTS) // 3
+    member = complementary_pairs(POINTS // 3, MODELS, generator=stream(0, "units")).member.repeat_interleave(3, 1)
+    models = TrainedModels.from_modules([network(k) for k in range(MODELS)], IMAGES, LABELS, member)
+    assert audit.of_models(models, units=units).member.shape == (MODELS, POINTS // 3)
+    with pytest.raises(ValueError, match="`units` must be trained on as a whole"):
+        audit.of_models(models, units=np.arange(POINTS) // 4)
+
+
+def test_modules_that_give_probabilities_are_refused():
+    softmax = [nn.Sequential(network(k), nn.Softmax(-1)) for k in range(MODELS)]
+    with pytest.raises(ValueError, match="leave out the final softmax or sigmoid"):
+        audit.of_models(TrainedModels.from_modules(softmax, IMAGES, LABELS, PAIRS.member))
+
+
+def test_one_output_of_a_module_is_the_logit_of_class_one():
+    modules = [nn.Sequential(nn.Flatten(), nn.Linear(9, 1)) for _ in range(MODELS)]
+    models = TrainedModels.from_modules(modules, IMAGES, LABELS % 2, PAIRS.member)
+    output = torch.stack([module(IMAGES).squeeze(-1) for module in modules]).detach().double()
+    expected = nn.functional.softplus(torch.where(LABELS % 2 == 1, -output, output))
+    torch.testing.assert_close(models.losses, expected)
+    assert audit.of_models(models).results

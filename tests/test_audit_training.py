@@ -10,7 +10,7 @@ import torch
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_breast_cancer
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB, MultinomialNB
@@ -19,9 +19,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 from torch import nn
+from torch.utils.data import TensorDataset
 
 from leakage import audit
-from leakage.audit import training
 from leakage.data.gaussians import gaussian
 from leakage.runtime import stream
 from leakage.trainers.ensembles import Recipe
@@ -109,16 +109,6 @@ def test_probabilities_of_zero_are_clipped_with_a_note(estimator):
     assert found.strongest.auc.low > 0.6  # a tree grown to the end knows its rows
 
 
-@pytest.mark.parametrize(
-    ("chance", "floor"),
-    [([0.2, 0.9], 0.0), ([0.0, 0.02, 0.5], 1e-3), ([0.0, 1e-4, 0.5], 5e-5), ([0.0, 1.0], 1e-3), ([1.0, 0.5], 1e-3)],
-)
-def test_the_floor_is_half_the_least_step(chance, floor):
-    found, notes = training._probability_floor(np.array([chance]))
-    assert found == pytest.approx(floor)
-    assert bool(notes) == (floor > 0)
-
-
 def test_the_halves_are_drawn_by_the_generator():
     given = [None, np.random.default_rng(1), np.random.default_rng(1), torch.Generator().manual_seed(0)]
     default, one, same, seeded = (str(audit_clones(GaussianNB(), generator=generator)) for generator in given)
@@ -138,6 +128,18 @@ def test_a_class_that_one_half_lacks_has_probability_zero_there():
     labels[0] = 2
     found = audit_clones(GaussianNB(var_smoothing=1e-3), labels=labels)
     assert any("are clipped to" in note for note in found.notes)
+    assert any("1 of 121 rows have a label that no other has" in note for note in found.notes)
+
+
+def test_halves_are_drawn_of_units():
+    units = np.arange(ROWS) % 30
+    found = audit_clones(Memory(), units=units)
+    member = found.evaluation.models.member.numpy()
+    for one in range(30):
+        rows = member[:, units == one]
+        assert (rows.all(1) | ~rows.any(1)).all()
+    assert (found.member.sum(1) == 15).all()
+    assert found.records(1)[0]["unit"] in {*map(str, range(30))}
 
 
 def test_a_data_set_of_few_rows_has_a_result():
@@ -145,6 +147,25 @@ def test_a_data_set_of_few_rows_has_a_result():
     found = audit.of_sklearn(make_pipeline(StandardScaler(), GaussianNB()), rows, labels, models=6)
     assert any("needs ≥ 1,000 outsiders; there are 284" in note for note in found.notes)
     assert found.strongest.tpr[0.01] is not None
+
+
+class Nameless(Memory):
+    """A classifier that keeps its classes to itself."""
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.names_ = self.__dict__.pop("classes_")
+        return self
+
+
+class Bare:
+    """A classifier that is no estimator of scikit-learn."""
+
+    def fit(self, X, y):
+        return self
+
+    def predict_proba(self, X):
+        return np.full((len(X), 2), 0.5)
 
 
 class Broken(Memory):
@@ -159,6 +180,11 @@ class Broken(Memory):
     ("call", "error", "message"),
     [
         (lambda: audit_clones(LinearSVC()), TypeError, "CalibratedClassifierCV"),
+        (lambda: audit_clones(RandomForestRegressor()), TypeError, r"for a regressor, .*`audit\.of_losses\(…, probab"),
+        (lambda: audit_clones(Nameless()), TypeError, "must have `classes_` after `fit`, got none from Nameless"),
+        (lambda: audit_clones(Bare()), TypeError, "must have `get_params`.* got Bare"),
+        (lambda: audit_clones(GaussianNB(), units=["a"]), ValueError, "`units` must be one for each of the 121 rows"),
+        (lambda: audit_clones(GaussianNB(), units=Y), ValueError, "`units` must name four units or more"),
         (lambda: audit_clones(GaussianNB(), labels=Y[:9]), ValueError, "equally many rows, got 121 and 9"),
         (lambda: audit_clones(GaussianNB(), labels=np.zeros(ROWS)), ValueError, "two classes or more"),
         (lambda: audit_clones(GaussianNB(), labels=np.full(ROWS, np.nan)), ValueError, "Input y contains NaN"),
@@ -297,6 +323,38 @@ def test_all_at_once(rows, tmp_path, monkeypatch):
     assert str(audit_modules(None, **given, folder=tmp_path)) == str(found)
 
 
+@pytest.mark.parametrize("train", [fitted, None])
+def test_units_are_trained_on_as_a_whole(train):
+    found = audit_modules(train, units=np.arange(POINTS) // 3, make=lambda: nn.Linear(30, 3))
+    assert (found.member.shape, found.outsiders) == ((MODELS, POINTS // 3), POINTS // 6)
+
+
+class TwoOutputs(nn.Linear):
+    """The logits 0 and o."""
+
+    def forward(self, X):
+        return nn.functional.pad(super().forward(X), (1, 0))
+
+
+def fitted_to_one_output(module, rows, labels):
+    optimiser = torch.optim.Adam(module.parameters(), lr=0.02)
+    for _ in range(40):
+        optimiser.zero_grad()
+        nn.functional.binary_cross_entropy_with_logits(module(rows).squeeze(-1), labels.float()).backward()
+        optimiser.step()
+
+
+def test_one_output_of_a_module_is_the_logit_of_class_one():
+    one, two = (
+        audit_modules(train, labels=CLASSES % 2, make=make)
+        for train, make in ((fitted_to_one_output, lambda: nn.Linear(30, 1)), (fitted, lambda: TwoOutputs(30, 1)))
+    )
+    assert one.strongest.auc.estimate == pytest.approx(two.strongest.auc.estimate, abs=1e-3)  # float32 rounds
+    recipe = Recipe(epochs=40, batch=30, learning_rate=0.02)
+    at_once = audit_modules(None, labels=CLASSES % 2, make=lambda: nn.Linear(30, 1), recipe=recipe)
+    assert at_once.strongest.auc.estimate > 0.6
+
+
 ONE = nn.Linear(30, 3)
 
 
@@ -316,7 +374,23 @@ ONE = nn.Linear(30, 3)
         (lambda: audit_modules(labels=CLASSES[:5]), ValueError, "equally many rows"),
         (lambda: audit_modules(rows=INPUTS[:, 0]), ValueError, "rows of features"),
         (lambda: audit_modules(rows=INPUTS / 0), ValueError, "`X` must be finite"),
-        (lambda: audit_modules(make=lambda: nn.Linear(30, 1)), ValueError, "two classes or more"),
+        (lambda: audit_modules(make=lambda: nn.Linear(30, 1)), ValueError, "`y` must be at least 0 and at most 1"),
+        (
+            lambda: audit_modules(make=lambda: nn.Sequential(nn.Linear(30, 3), nn.Softmax(1))),
+            ValueError,
+            "`factory` must give logits, got probabilities",
+        ),
+        (
+            lambda: audit_modules(None, make=lambda: nn.Sequential(nn.Linear(30, 1), nn.Sigmoid())),
+            ValueError,
+            "leave out the final softmax or sigmoid",
+        ),
+        (lambda: audit_modules(rows=TensorDataset(INPUTS, CLASSES)), TypeError, "got TensorDataset; of a data set"),
+        (
+            lambda: audit_modules(None, units=np.arange(POINTS) // 7, make=lambda: nn.Linear(30, 3)),
+            ValueError,
+            "`units` must have equally many rows",
+        ),
         (lambda: audit_modules(recipe=Recipe(1, 1)), ValueError, "goes with `train=None`"),
         (lambda: audit_modules(None), ValueError, "dropout"),
         (lambda: audit_modules(lambda module, *_: copy.deepcopy(module)), ValueError, "`train` must train the module"),

@@ -47,6 +47,14 @@ def test_a_module_of_doubles_is_asked_in_doubles():
     torch.testing.assert_close(ModuleClassifier(model)(points()), model(points()).detach(), rtol=0, atol=1e-15)
 
 
+@pytest.mark.parametrize("last", [nn.Identity(), nn.Flatten(0)], ids=["(t, 1)", "(t)"])
+def test_one_output_of_a_module_stands_for_two_logits(last):
+    module = nn.Sequential(nn.Linear(5, 1), last).double()
+    found = ModuleClassifier(module)(points())
+    torch.testing.assert_close(found[:, 1], module(points()).detach().flatten())
+    torch.testing.assert_close(found[:, 0], torch.zeros(len(points())).double())
+
+
 def test_an_estimators_logits_are_the_logarithms_of_its_posteriors():
     inputs, labels = points(200).numpy(), (points(200)[:, 0] > 0).long().numpy()
     fitted = LogisticRegression().fit(inputs, labels)
@@ -59,8 +67,8 @@ def test_an_estimators_logits_are_the_logarithms_of_its_posteriors():
 
 @pytest.mark.parametrize(
     "network",
-    [ModuleClassifier(nn.Sequential(nn.Linear(5, 1))), ModuleClassifier(nn.Flatten(0)), lambda x: x[:, :1]],
-    ids=["one output", "no classes", "a function"],
+    [ModuleClassifier(nn.Flatten(0)), lambda x: x[:, :1]],
+    ids=["no classes", "a function"],
 )
 def test_what_gives_no_logits_is_refused(network):
     with pytest.raises(ValueError, match=r"two classes or more, got .* stands for the two logits 0 and o"):

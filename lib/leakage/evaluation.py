@@ -32,6 +32,9 @@ over targets have intervals of one of two kinds:
 Of 32 models on 60 rows, whose AUC by the loss had an interval 0.05 wide for these rows and 0.07 for rows such as these,
 the first held what other trainings on the same rows gave in all of 120 cases, and what other rows gave in 85 % of them;
 the second held the latter in 96 %.
+
+Where points belong to units (`TrainedModels.units`), such as the visits of a patient, each attack scores points, and
+the mean score of a unit's points is what is measured: members, outsiders, rates and intervals are of units.
 """
 
 import math
@@ -373,19 +376,17 @@ def _run(
 def scores_and_flags(
     models: TrainedModels, name: str, attack: Attack, generator: torch.Generator
 ) -> tuple[Float64[Tensor, "targets points"], Bool[Tensor, "targets points"]]:
-    """The scores of an attack for every target, and whom it calls a member."""
+    """The scores of an attack for every target and unit, and whom it calls a member."""
     targets, (count, points) = len(models.target_numbers), models.member.shape
     found = attack.score(models, generator)
-    if isinstance(found, Tensor) and found.shape == (count, points) != (targets, points):
-        scores = models.select_targets(found).double()
-    else:
-        scores = arguments.check_real(f"scores of {name}", found, "targets points", targets=targets, points=points)
-        scores = scores.double()
-    arguments.check_real(f"scores of {name}", scores)
+    of_every_model = isinstance(found, Tensor) and found.shape == (count, points)
+    scores = models.select_targets(found) if of_every_model else found
+    arguments.check_real(f"scores of {name}", scores, "targets points", targets=targets, points=points)
+    scores = models.average_units(scores.double())
     if attack.signed:
         return scores, scores > 0
-    if len(found) == count and models.shadow_support.both:
-        thresholds = _shadow_thresholds(models, -found)
+    if of_every_model and models.shadow_support.both:
+        thresholds = _shadow_thresholds(models, -models.average_units(found))
         return scores, -scores < thresholds.unsqueeze(-1)
     member = models.target_member
     mean = (scores * member).sum(-1, keepdim=True) / member.sum(-1, keepdim=True)
@@ -396,8 +397,8 @@ def _shadow_thresholds(models: TrainedModels, losses: Float[Tensor, "models poin
     """The thresholds that are best on each target's shadow models."""
     find = loss_threshold.global_thresholds
     if models.targets is None:
-        return find(losses, models.member, models.partner)
-    return torch.cat([find(losses, models.member, models.partner, target=target) for target in models.targets])
+        return find(losses, models.unit_member, models.partner)
+    return torch.cat([find(losses, models.unit_member, models.partner, target=target) for target in models.targets])
 
 
 def measure(

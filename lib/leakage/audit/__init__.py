@@ -24,7 +24,7 @@ LiRA: AUC 0.91
 ```
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,14 +39,19 @@ FPRS = (0.01, 0.001)
 
 
 def of_losses(
-    losses: Any,
-    member: Any,
+    losses: Any = None,
+    member: Any = None,
     *,
+    members: Any = None,
+    outsiders: Any = None,
     target: int | None = None,
     population: Any = None,
     correct: Any = None,
     labels: Any = None,
     groups: Any = None,
+    units: Any = None,
+    probabilities: bool = True,
+    attacks: Mapping[str, Any] | None = None,
     fprs: Sequence[float] = FPRS,
     level: float = 0.95,
 ) -> Audit:
@@ -54,34 +59,47 @@ def of_losses(
 
     Complementary pairs are found by themselves; in any other design all other models are a target's references. So one
     model alone, one target beside reference models that saw the rows (online) or never saw them (offline), and models
-    that are each other's references are all given in the same way.
+    that are each other's references are all given in the same way. Of one model alone the losses of `members` and of
+    `outsiders` will do.
+
+    Probabilities of 0 and 1, as trees give them, are clipped, and a note says so. Unclipped, a loss of ∞ or 0 would
+    stand for "0 of 20 trees" and hide from LiRA what the others tell; the floor is half of the least step that the
+    models show. All functions of this module clip in this way, so do not clip before.
 
     Everything is held in memory: 64 models with a million rows in float32 take some 3 GB for one target. Of several
     targets everything is done up to eleven times, for the intervals.
 
     Args:
-        losses: -log p of the true label in nats, (models, rows), or (rows) of one model. Infinite ones are capped, and
-            a note says so.
+        losses: -log p of the true label in nats, (models, rows), or (rows) of one model.
         member: whether the model was trained on the row, in the same shape; or one row, that of the target, where the
             other models saw none of the rows.
+        members: in place of `losses` and `member`: the losses of one model on rows that it was trained on.
+        outsiders: its losses on other rows. Labels and the like are then those of the members, followed by these.
         target: the one model that is attacked. By default all are that have members and outsiders.
         population: losses of every model on other rows, (models, z), that no model was trained on, for RMIA.
         correct: whether each model's prediction is right, for the gap attack, which sees labels only.
         labels: the class of each row, of any type, for slices.
         groups: another name for each row, for slices.
+        units: a name for each row, such as the patient whose visit it is. Scores are averaged over the rows of a unit,
+            and all numbers are then of units. Every model was trained on all rows of a unit or on none.
+        probabilities: False for other losses than -log p, such as squared errors of a regression or minus the partial
+            likelihood of a survival model; they may be negative. LiRA then compares the losses themselves instead of
+            logits, and RMIA takes squared errors as those of Gaussian residuals.
+        attacks: attacks of your own by name, as `leakage.evaluate` takes them: {"mine": lambda models: -models.losses}.
         fprs: false positive rates.
         level: of the intervals.
 
     Raises:
         TypeError: if something does not hold numbers.
-        ValueError: if shapes do not fit, a loss is negative or NaN, a model has diverged, or no model has two members
-            and two outsiders.
+        ValueError: if shapes do not fit, there are more models than rows, a loss is negative or NaN, a model has
+            diverged, no model has two members and two outsiders, or a model was trained on a part of a unit.
     """
     from leakage.audit.inputs import validate_inputs
     from leakage.audit.run import run_audit
 
     more = {"target": target, "population": population, "correct": correct, "labels": labels, "groups": groups}
-    return run_audit(validate_inputs(losses, member, **more), fprs=fprs, level=level)
+    more |= {"members": members, "outsiders": outsiders, "units": units, "probabilities": probabilities}
+    return run_audit(validate_inputs(losses, member, **more), fprs=fprs, level=level, attacks=attacks)
 
 
 def of_models(
@@ -89,6 +107,8 @@ def of_models(
     *,
     target: int | None = None,
     groups: Any = None,
+    units: Any = None,
+    attacks: Mapping[str, Any] | None = None,
     fprs: Sequence[float] = FPRS,
     level: float = 0.95,
 ) -> Audit:
@@ -101,17 +121,21 @@ def of_models(
         models: `leakage.TrainedModels`: models, points, labels and who was trained on what.
         target: the one model that is attacked. By default all are that have members and outsiders.
         groups: a name for each point, for slices.
+        units: as in `of_losses`.
+        attacks: as in `of_losses`.
         fprs: false positive rates.
         level: of the intervals.
 
     Raises:
         TypeError: if they are no `TrainedModels`.
-        ValueError: if a model does not answer as `TrainedModels` says, or as `of_losses`.
+        ValueError: if a model does not answer as `TrainedModels` says, gives probabilities instead of logits, or as
+            `of_losses`.
     """
     from leakage.audit.inputs import inputs_from_models
     from leakage.audit.run import run_audit
 
-    return run_audit(inputs_from_models(models, target=target, groups=groups), fprs=fprs, level=level)
+    inputs = inputs_from_models(models, target=target, groups=groups, units=units)
+    return run_audit(inputs, fprs=fprs, level=level, attacks=attacks)
 
 
 def of_sklearn(
@@ -122,6 +146,8 @@ def of_sklearn(
     models: int = 16,
     generator: Any = None,
     groups: Any = None,
+    units: Any = None,
+    attacks: Mapping[str, Any] | None = None,
     fprs: Sequence[float] = FPRS,
     level: float = 0.95,
 ) -> Audit:
@@ -134,18 +160,21 @@ def of_sklearn(
         models: how many clones, an even number; LiRA and RMIA need six.
         generator: a `torch.Generator` or `numpy.random.Generator` that draws the halves; by default one with seed 0.
         groups: a name for each row, for slices.
+        units: a name for each row, such as the patient whose visit it is. Halves are drawn of units, and all numbers
+            are of units; see `of_losses`.
+        attacks: as in `of_losses`.
         fprs: false positive rates.
         level: of the intervals.
 
     Raises:
-        TypeError: if the estimator has no `predict_proba`.
+        TypeError: if the estimator has no `predict_proba`, cannot be cloned, or tells no `classes_`.
         ValueError: if rows and labels do not fit, a posterior is NaN, or as `of_losses`.
     """
     from leakage.audit.run import run_audit
     from leakage.audit.training import train_clones
 
-    inputs, notes = train_clones(estimator, X, y, models=models, generator=generator, groups=groups)
-    return run_audit(inputs, fprs=fprs, level=level, notes_on_rows=notes)
+    inputs, notes = train_clones(estimator, X, y, models=models, generator=generator, groups=groups, units=units)
+    return run_audit(inputs, fprs=fprs, level=level, notes_on_rows=notes, attacks=attacks)
 
 
 def of_module(
@@ -157,6 +186,8 @@ def of_module(
     models: int = 16,
     generator: Any = None,
     groups: Any = None,
+    units: Any = None,
+    attacks: Mapping[str, Any] | None = None,
     fprs: Sequence[float] = FPRS,
     level: float = 0.95,
     folder: Path | str | None = None,
@@ -165,7 +196,8 @@ def of_module(
     """Train modules on random halves of the rows and their complements, and audit them.
 
     Args:
-        factory: makes a new, untrained `nn.Module` that gives logits, two or more for each row.
+        factory: makes a new, untrained `nn.Module` that gives logits of each row: two or more, or one of class 1
+            where classes are 0 and 1.
         train: trains a module in place, `train(module, X, y)`, on the rows it is given. Its draws from PyTorch's global
             stream are seeded for each model. None trains all modules at once, by `recipe`; they must have no dropout.
         X: the inputs, a tensor or an array, rows first.
@@ -173,6 +205,8 @@ def of_module(
         models: how many modules, an even number; LiRA and RMIA need six.
         generator: as in `of_sklearn`.
         groups: a name for each row, for slices.
+        units: as in `of_sklearn`.
+        attacks: as in `of_losses`.
         fprs: false positive rates.
         level: of the intervals.
         folder: keeps what each finished model says, so that an interrupted audit goes on; of models that are trained at
@@ -183,13 +217,20 @@ def of_module(
 
     Raises:
         TypeError: if `factory` makes no module, or X or y hold no numbers.
-        ValueError: if shapes do not fit, a label is no class of the module, a model diverges, `factory` gives one
-            module twice, `train` returns another module than its own, or as `of_losses`.
+        ValueError: if shapes do not fit, a label is no class of the module, it gives probabilities instead of logits,
+            a model diverges, `factory` gives one module twice, `train` returns another module than its own, or as
+            `of_losses`.
     """
     from leakage.audit.run import run_audit
     from leakage.audit.training import train_modules
 
     inputs, notes = train_modules(
-        factory, train, X, y, models=models, generator=generator, groups=groups, folder=folder, recipe=recipe
+        *(factory, train, X, y),
+        models=models,
+        generator=generator,
+        groups=groups,
+        units=units,
+        folder=folder,
+        recipe=recipe,
     )
-    return run_audit(inputs, fprs=fprs, level=level, notes_on_rows=notes)
+    return run_audit(inputs, fprs=fprs, level=level, notes_on_rows=notes, attacks=attacks)

@@ -61,3 +61,12 @@ def to_names(name: str, values: Any, rows: int) -> np.ndarray | None:
     if array.shape != (rows,):
         raise ValueError(f"`{name}` must be one for each of the {rows} rows, got shape {array.shape}.")
     return np.array([str(value) for value in array.tolist()])
+
+
+def number_units(units: Any, rows: int) -> tuple[np.ndarray, Tensor]:
+    """The names of units in the order in which they appear, and the number of each row's unit."""
+    names = to_names("units", units, rows)
+    assert names is not None
+    numbers: dict[str, int] = {}
+    unit = [numbers.setdefault(name, len(numbers)) for name in names.tolist()]
+    return np.array([*numbers]), torch.tensor(unit)

@@ -3,6 +3,13 @@
 NumPy, PyTorch and lists come in. float32 stays float32, since a loss below its rounding is not 0 but unknown;
 everything else becomes float64 on the CPU. Unusable input raises an error that says how to fix it; input that is usable
 with a reservation adds a note.
+
+**Coarse probabilities.** A forest of twenty trees says 0, 1/20, … 1, and by 0 it means less than 1/20. But the loss of
+0 is infinite, and after any rounding the logits of 0 and 1 are far from all others. A Gaussian of LiRA then fits how
+often a model says 0 or 1, and nothing else. So p and 1 - p are clipped to half of the least step that these models
+show: here 1/40, the middle of what 0 may mean. Of sixteen such forests on the digits LiRA finds 24 % of the members at
+1 % FPR; clipped to 0.001 it finds 9 %, to 2⁻⁵² 6 %. All inputs pass here, so that the same models have the same numbers
+however they are given.
 """
 
 import dataclasses
@@ -12,14 +19,21 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from leakage import arguments
 from leakage.attacks.membership.trained_models import TrainedModels
-from leakage.audit.arrays import to_matrix, to_names
+from leakage.audit.arrays import number_units, to_matrix, to_names
+from leakage.audit.notes import find_single_labels
+from leakage.models.classifier import Classifier, EstimatorClassifier, ModuleClassifier
+from leakage.models.mlp import Mlp
 
-_INFINITE = -math.log(torch.finfo(torch.float64).eps)  # nats: of the least probability that is not lost beside 1
+_LEAST_PROBABILITY = torch.finfo(torch.float64).eps  # a smaller one is lost beside 1
+_INFINITE = -math.log(_LEAST_PROBABILITY)  # nats
+_COARSE = 1e-6  # p and 1 - p of coarse models are 0 or above this; those of other models have all sizes
+_NO_STEP = 1e-3  # the least p and 1 - p of models that say 0 and 1 only, as a single tree does
 _LEAST = 2  # members, and outsiders, of a model that is attacked
+_ASKED = 64  # points that show whether a network gives probabilities instead of logits
 
 
 class AuditInputs(NamedTuple):
@@ -27,60 +41,66 @@ class AuditInputs(NamedTuple):
 
     Attributes:
         models: their losses, who was trained on what, and which of them are targets.
-        labels: a name for each row.
+        labels: a name for each unit.
         groups: another one.
+        units: the names of the units; None where each row is one.
         notes: reservations about the input.
     """
 
     models: TrainedModels
     labels: np.ndarray | None
     groups: np.ndarray | None
+    units: np.ndarray | None
     notes: tuple[str, ...]
 
 
 def validate_inputs(
-    losses: Any,
-    member: Any,
+    losses: Any = None,
+    member: Any = None,
     *,
+    members: Any = None,
+    outsiders: Any = None,
     target: Any = None,
     population: Any = None,
     correct: Any = None,
     labels: Any = None,
     groups: Any = None,
+    units: Any = None,
+    probabilities: bool = True,
 ) -> AuditInputs:
     """Everything checked and converted; see `audit.of_losses` for the arguments."""
-    values, notes = _check_losses("losses", to_matrix("losses", losses))
-    truths = _spread_target_row(
-        to_matrix("member", member, truth=True), target, models=len(values), rows=values.shape[1]
-    )
-    if truths.shape != values.shape:
-        raise ValueError(
-            f"`member` must be of the shape of `losses`, (models, rows), got {tuple(truths.shape)} for "
-            f"{tuple(values.shape)}; is one of them transposed?"
-        )
-    outside, more = None, []
-    if population is not None:
-        outside, more = _check_losses("population", to_matrix("population", population))
-        if len(outside) != len(values):
-            raise ValueError(f"`population` must have losses of all {len(values)} models, got {len(outside)} rows.")
-        outside = outside.to(values.dtype)
+    values, truths = _to_tables(losses, member, members, outsiders, target)
+    count, rows = values.shape
+    outside = None if population is None else to_matrix("population", population).to(values.dtype)
+    if outside is not None and len(outside) != count:
+        raise ValueError(f"`population` must have losses of all {count} models, got {len(outside)} rows.")
     right = None if correct is None else to_matrix("correct", correct, truth=True)
     if right is not None and right.shape != values.shape:
         raise ValueError(f"`correct` must be of the shape of `losses`, got {tuple(right.shape)}.")
-    targets = _find_targets(truths, target)
+    names = {"labels": to_names("labels", labels, rows), "groups": to_names("groups", groups, rows)}
+    values, outside, notes = (_clip_losses if probabilities else _scale_losses)(values, outside, truths)
+    inside, unit, unit_names = truths, None, None
+    if units is not None:
+        unit_names, unit = number_units(units, rows)
+        inside = _check_units(truths, unit, unit_names)
+        names = {key: None if each is None else _names_of_units(each, unit.numpy()) for key, each in names.items()}
+        notes = [*notes, f"Scores are means over the rows of each unit; all numbers are of {len(unit_names):,} units."]
+    targets = _find_targets(inside, target)
     models = TrainedModels.from_losses(
         values,
         truths,
         find_partners(truths),
         saved_correct=right,
         population=outside,
-        targets=None if len(targets) == len(values) else targets,
+        targets=None if len(targets) == count else targets,
+        units=unit,
+        probabilities=probabilities,
     )
-    rows = values.shape[1]
-    return AuditInputs(models, to_names("labels", labels, rows), to_names("groups", groups, rows), (*notes, *more))
+    notes = [*notes, *find_single_labels(names["labels"], "rows" if units is None else "units")]
+    return AuditInputs(models, **names, units=unit_names, notes=tuple(notes))
 
 
-def inputs_from_models(models: Any, *, target: int | None, groups: Any) -> AuditInputs:
+def inputs_from_models(models: Any, *, target: int | None, groups: Any, units: Any) -> AuditInputs:
     """The inputs of an audit of trained models; see `audit.of_models`."""
     if not isinstance(models, TrainedModels):
         raise TypeError(
@@ -89,13 +109,73 @@ def inputs_from_models(models: Any, *, target: int | None, groups: Any) -> Audit
         )
     # Saved losses are passed on in their own precision: float32 has lost the small ones.
     saved = models.saved_losses is not None
-    losses = models.saved_losses if saved else models.losses
+    losses = models.losses
+    for own, network in zip(losses, models.networks, strict=False):
+        if isinstance(network, EstimatorClassifier):  # it gives logits of probabilities 0 as of `_LEAST_PROBABILITY`
+            own[own <= _LEAST_PROBABILITY * (2 if network.classes is None else len(network.classes))] = 0.0
+            own[own >= _INFINITE * (1 - 1e-9)] = math.inf
+        elif models.points is not None and not isinstance(network, Mlp):
+            logits_of_network("models", network, models.points[:_ASKED].double())
     correct = models.saved_correct if saved else models.correct
     more = {"population": models.population, "correct": correct, "labels": models.labels, "groups": groups}
+    more |= {"units": models.units if units is None else units, "probabilities": models.probabilities}
     inputs = validate_inputs(losses, models.member, target=target, **more)
     if target is None and models.targets is not None:
         inputs = inputs._replace(models=dataclasses.replace(inputs.models, targets=models.targets))
     return inputs
+
+
+def logits_of_network(name: str, network: Classifier, points: Tensor) -> Tensor:
+    """The logits of some points.
+
+    Raises:
+        ValueError: if they are probabilities.
+    """
+    logits = network(points[:_ASKED])
+    last = [*network.module.modules()][-1] if isinstance(network, ModuleClassifier) else None
+    sum_to_one = bool((logits >= 0).all()) and bool(((logits.sum(-1) - 1).abs() < 1e-3).all())
+    if sum_to_one or isinstance(last, nn.Sigmoid):
+        raise ValueError(
+            f"`{name}` must give logits, got probabilities, in [0, 1]: leave out the final softmax or sigmoid, or "
+            "return the logarithms of the probabilities of all classes."
+        )
+    return logits
+
+
+# ── losses ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _to_tables(
+    losses: Any, member: Any, members: Any, outsiders: Any, target: Any
+) -> tuple[Float[Tensor, "models points"], Bool[Tensor, "models points"]]:
+    """Losses and who was trained on what, (models, rows), from two tables or from two vectors of one model."""
+    given = [one is not None for one in (losses, member, members, outsiders)]
+    if given == [False, False, True, True]:
+        sides = [to_matrix(name, side) for name, side in (("members", members), ("outsiders", outsiders))]
+        if max(map(len, sides)) > 1:
+            raise ValueError(
+                "`members` and `outsiders` must be losses of one model; of several give `losses`, `member`."
+            )
+        inside, outside = sides
+        return torch.cat(sides, -1), torch.arange(inside.numel() + outside.numel())[None] < inside.numel()
+    if given != [True, True, False, False]:
+        raise ValueError(
+            "`losses` and `member` must be given, or else `members` and `outsiders`, the losses of one model."
+        )
+    values = to_matrix("losses", losses)
+    models, rows = values.shape
+    truths = _spread_target_row(to_matrix("member", member, truth=True), target, models=models, rows=rows)
+    if truths.shape != values.shape:
+        raise ValueError(
+            f"`member` must be of the shape of `losses`, (models, rows), got {tuple(truths.shape)} for "
+            f"{tuple(values.shape)}; is one of them transposed?"
+        )
+    if models > rows:
+        raise ValueError(
+            f"`losses` must be (models, rows) with no more models than rows, got {models:,} models and {rows:,} rows; "
+            "if both arrays are transposed, give `losses.T` and `member.T`."
+        )
+    return values, truths
 
 
 def _spread_target_row(
@@ -114,10 +194,27 @@ def _spread_target_row(
     return spread
 
 
-def _check_losses(name: str, losses: Float[Tensor, "models points"]) -> tuple[Tensor, list[str]]:
-    """Losses that can be attacked, finite and at least 0, and notes."""
-    infinite = losses == math.inf
-    broken = losses.isnan().any(-1) | (infinite.sum(-1) > losses.shape[1] / 2)
+def _clip_losses(
+    losses: Float[Tensor, "models points"], population: Tensor | None, member: Bool[Tensor, "models points"]
+) -> tuple[Tensor, Tensor | None, list[str]]:
+    """Losses -log p with p and 1 - p clipped where they are coarse (see the top of this module), and notes."""
+    notes = _check_losses("losses", losses, member)
+    if population is not None:
+        notes += _check_losses("population", population, torch.ones_like(population, dtype=torch.bool))
+    floor, more = _probability_floor(losses if population is None else torch.cat([losses, population], 1))
+    if floor:
+        ends = -math.log1p(-floor), -math.log(floor)
+        losses = losses.clamp(*ends)
+        population = None if population is None else population.clamp(*ends)
+    return losses, population, [*notes, *more]
+
+
+def _check_losses(
+    name: str, losses: Float[Tensor, "models points"], member: Bool[Tensor, "models points"]
+) -> list[str]:
+    """Notes on losses that are no -log p of a useful model; those that cannot be attacked are refused."""
+    own = member | ~member.any(-1, keepdim=True)  # what a model was trained on, or all if that is none of the rows
+    broken = losses.isnan().any(-1) | (2 * ((losses == math.inf) & own).sum(-1) > own.sum(-1))
     if bool(broken.any()):
         which = ", ".join(map(str, broken.nonzero().flatten().tolist()[:8]))
         raise ValueError(
@@ -128,18 +225,93 @@ def _check_losses(name: str, losses: Float[Tensor, "models points"]) -> tuple[Te
     if float(losses.min()) < 0:
         raise ValueError(
             f"`{name}` must be at least 0, got {float(losses.min()):g} among them; of logarithms of probabilities, "
-            "turn the sign."
+            "turn the sign; of losses that are no -log p, give `probabilities=False`."
         )
-    diverged = ((losses > _INFINITE).sum(-1) > losses.shape[1] // 2).nonzero().flatten().tolist()
-    notes = [
+    diverged = (((losses > _INFINITE) & own).sum(-1) > own.sum(-1) // 2).nonzero().flatten().tolist()
+    return [
         f"Model {', '.join(map(str, diverged[:8]))} gives most rows of `{name}` a probability below 1e-15, as one that "
         "has diverged: what its losses tell is no leak; leave it out or train it again."
     ] * bool(diverged)
-    if not bool(infinite.any()):
-        return losses, notes
-    cap = max(_INFINITE, float(losses.masked_fill(infinite, 0).max()))
-    note = f"{int(infinite.sum())} {name} are infinite (a probability of 0) and count as {cap:.1f} nats."
-    return losses.clamp_max(cap), [*notes, note]
+
+
+def _probability_floor(losses: Float[Tensor, "models points"]) -> tuple[float, list[str]]:
+    """The least value that p and 1 - p are clipped to, and a note on the clipping; 0 where nothing is clipped.
+
+    Probabilities are coarse if some are 0 or 1 and no others are as near to 0 or 1 as `_COARSE`. Where p was 0 or 1
+    after rounding only, the floor is what rounding leaves; of float32 losses that is known to the attacks.
+    """
+    sure, hopeless = losses[losses < _COARSE], losses[losses > -math.log(_COARSE)]
+    zeros = int((hopeless == math.inf).sum())
+    if len(sure) + len(hopeless) and _is_one_value(sure) and _is_one_value(hopeless):
+        others = losses[(losses >= _COARSE) & (losses <= -math.log(_COARSE))]
+        floor, affected = _NO_STEP, len(sure) + len(hopeless)
+        if len(others):
+            low, high = (float(end) for end in others.aminmax())
+            floor = min(-math.expm1(-low), math.exp(-high)) / 2
+    elif zeros or (losses.dtype == torch.float64 and bool((sure == 0).any())):
+        floor, affected = _LEAST_PROBABILITY, zeros
+    else:
+        return 0.0, []
+    return floor, [
+        f"{affected:,} of {losses.numel():,} probabilities of the true label are 0 or 1, as trees give them, and any "
+        f"model for a label it never saw; they are clipped to [{floor:.2g}, 1 - {floor:.2g}]."
+    ] * bool(affected)
+
+
+def _is_one_value(losses: Float[Tensor, " some"]) -> bool:
+    """Whether there are no losses, or all have one value but for rounding: 0, infinity, or one that several have."""
+    if not len(losses):
+        return True
+    low, high = (float(end) for end in losses.aminmax())
+    if low == high and (len(losses) > 1 or low in (0.0, math.inf)):
+        return True
+    return len(losses) > 1 and high - low <= 1e-15 + 1e-9 * low
+
+
+def _scale_losses(
+    losses: Float[Tensor, "models points"], population: Tensor | None, member: Bool[Tensor, "models points"]
+) -> tuple[Tensor, Tensor | None, list[str]]:
+    r"""Losses that are no -log p, from 0 upwards, in a unit of $\sqrt 2$ of their standard deviations.
+
+    Squared errors with Gaussian residuals become minus the logarithm of the density, up to a constant, as RMIA needs
+    it. The other attacks give the same in any unit.
+    """
+    least = float(arguments.check_real("losses", losses).min())
+    if population is not None:
+        least = min(least, float(arguments.check_real("population", population).min()))
+    unit = max(math.sqrt(2) * float(losses.double().std()), torch.finfo(torch.float32).tiny)
+    return (losses - least) / unit, None if population is None else (population - least) / unit, []
+
+
+# ── units, targets, partners ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _check_units(
+    member: Bool[Tensor, "models points"], unit: Int[Tensor, " points"], names: np.ndarray
+) -> Bool[Tensor, "models units"]:
+    """Whether each model was trained on each unit."""
+    inside = member[:, _first_rows(unit.numpy())]
+    torn = (member != inside[:, unit]).nonzero()
+    if len(torn):
+        model, row = torn[0].tolist()
+        raise ValueError(
+            f"`units` must be trained on as a whole or not at all, but model {model} was trained on some rows of "
+            f"{str(names[unit[row]])!r} only; train on whole units, or leave out the rows of such units that some "
+            "model was not trained on."
+        )
+    return inside
+
+
+def _names_of_units(names: np.ndarray, unit: np.ndarray) -> np.ndarray:
+    """The name that all rows of a unit have, or "several"."""
+    first = names[_first_rows(unit)]
+    alike = np.bincount(unit, names == first[unit]) == np.bincount(unit)
+    return np.where(alike, first, "several")
+
+
+def _first_rows(unit: np.ndarray) -> np.ndarray:
+    """The first row of each unit."""
+    return np.unique(unit, return_index=True)[1]
 
 
 def _find_targets(member: Bool[Tensor, "models points"], target: Any) -> tuple[int, ...]:

@@ -18,16 +18,13 @@ _CLEAR_GAP = 0.05  # between an area under the curve and one half
 
 def find_limits(models: TrainedModels, *, fprs: Sequence[float]) -> list[str]:
     """Every reservation about a design, the gravest first."""
-    count, rows = models.member.shape
     if share_one_split(models):
         return [
             "All models were trained on the same rows, so that the references of a target tell who was a member: "
             "attacks that use references are left out; train each model on a random half of its own.",
             *_find_unmeasurable_rates(fewest_outsiders(models), fprs),
         ]
-    transposed = [f"There are more models ({count:,}) than rows ({rows:,}): are the arrays transposed?"]
     return [
-        *transposed * (count > rows),
         *_find_telling_counts(models),
         *_find_missing_references(models),
         *_find_unmeasurable_rates(fewest_outsiders(models), fprs),
@@ -39,13 +36,24 @@ def share_one_split(models: TrainedModels) -> bool:
     return len(models.member) > 1 and bool((models.member == models.member[0]).all())
 
 
-def find_swapped_members(low: float, high: float) -> list[str]:
+def find_swapped_members(low: float, high: float, *, probabilities: bool = True) -> list[str]:
     """A note if the area under the curve of the losses, in this interval, is clearly below one half."""
     if high >= 0.5 - _CLEAR_GAP / 2:
         return []
+    cause = "these probabilities, whose logarithms with the sign turned are losses"
     return [
-        f"Members have the larger losses (AUC {low:.2f} to {high:.2f}), as no training leaves them: are these "
-        "probabilities, whose logarithms with the sign turned are losses, or is `member` turned over?"
+        f"Members have the larger losses (AUC {low:.2f} to {high:.2f}), as no training leaves them: are "
+        f"{cause if probabilities else 'their signs turned'}, or is `member` turned over?"
+    ]
+
+
+def find_single_labels(labels: np.ndarray | None, rows: str) -> list[str]:
+    """A note if some labels occur once."""
+    if labels is None or not (once := int((np.unique(labels, return_counts=True)[1] == 1).sum())):
+        return []
+    return [
+        f"{once:,} of {len(labels):,} {rows} have a label that no other has; a model that was not trained on it cannot "
+        "know it, so that what is found there is the label and not the row: group rare labels, or leave them out."
     ]
 
 
@@ -63,7 +71,8 @@ def find_duplicate_losses(models: TrainedModels) -> list[str]:
     if not duplicates or np.mean([_count_repeated(row) for row in losses]) > 1.5 * duplicates:
         return []
     unless = ", unless they differ and the losses are coarse, as few trees give"
-    return _warn_of_duplicates(group, models.target_member, "the same losses under every model as", unless)
+    targets = models.select_targets(models.member)
+    return _warn_of_duplicates(group, targets, "the same losses under every model as", unless)
 
 
 def find_duplicate_rows(X: Any, labels: Sequence[Any], member: Tensor) -> list[str]:
@@ -119,7 +128,7 @@ def _find_telling_counts(models: TrainedModels) -> list[str]:
     """A note if the number of references trained on a row tells whether the target was."""
     if models.partner is not None or len(models.member) < 3:
         return []
-    count, targets = models.member.sum(0), models.target_member
+    count, targets = models.unit_member.sum(0), models.target_member
     areas = [Scores.from_mask((count - row.long()).double(), member=row).auc() for row in targets]
     area = float(torch.stack(areas).mean())
     inside = targets.sum(1)
@@ -161,10 +170,10 @@ def _find_unmeasurable_rates(outsiders: int, fprs: Sequence[float]) -> list[str]
     ]
 
 
-def explain_intervals(targets: int, level: float, *, one_split: bool) -> str:
+def explain_intervals(targets: int, level: float, *, one_split: bool, rows: str) -> str:
     if targets == 1:
-        return f"Intervals ({100 * level:g} %) are over the rows, for this one model; another training may leak more."
+        return f"Intervals ({100 * level:g} %) are over the {rows}, for this one model; another training may leak more."
     if one_split:
-        return f"Numbers are means over {targets} models; intervals ({100 * level:g} %) are over the rows."
+        return f"Numbers are means over {targets} models; intervals ({100 * level:g} %) are over the {rows}."
     few = f" {targets} are few for it." if targets < _FEW_TARGETS else ""
     return f"Numbers are means over {targets} models; intervals ({100 * level:g} %) are for other trainings.{few}"

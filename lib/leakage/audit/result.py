@@ -62,6 +62,7 @@ class Audit:
         groups: of the rows.
         notes: what the design cannot show, and reservations.
         warnings: those of the notes by which the answer is likely to be wrong.
+        units: the names of the units, such as patients, over which rows are averaged; None where each row is one.
     """
 
     evaluation: Evaluation = field(repr=False)
@@ -71,6 +72,7 @@ class Audit:
     groups: np.ndarray | None
     notes: tuple[str, ...]
     warnings: tuple[str, ...] = ()
+    units: np.ndarray | None = None
 
     @cached_property
     def results(self) -> tuple[AttackSummary, ...]:
@@ -254,10 +256,11 @@ class Audit:
         named = {"label": self.labels, "group": self.groups}
         named = {name: values for name, values in named.items() if values is not None}
         return Table(
-            ("row", "found", "of models", "at FPR", "outranks", "score", *named),
+            ("row" if self.units is None else "unit", "found", "of models", "at FPR", "outranks", "score", *named),
             tuple(
                 (
-                    *(int(row), int(found[row]), int(times[row]), rate, float(outranks[row]), float(score[row])),
+                    int(row) if self.units is None else str(self.units[row]),
+                    *(int(found[row]), int(times[row]), rate, float(outranks[row]), float(score[row])),
                     *(str(values[row]) for values in named.values()),
                 )
                 for row in rows

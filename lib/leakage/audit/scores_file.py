@@ -7,7 +7,11 @@ from typing import Any
 import numpy as np
 
 NEEDED = ("losses", "member")
-KNOWN = (*NEEDED, "target", "population", "correct", "labels", "groups")
+KNOWN = (
+    *(*NEEDED, "members", "outsiders", "target", "population", "correct", "labels", "groups", "units"),
+    "probabilities",
+)
+_SINGLE = {"target": ("iu", "whole number, the place of a model"), "probabilities": ("b", "truth value")}
 _MOST_BYTES = 2**32  # of one array: a small damaged or hostile archive may promise any size
 
 
@@ -29,15 +33,16 @@ def read(path: Path) -> dict[str, Any]:
             f"{path} must be an .npz file, or a folder of .npy files, of numbers and texts without Python objects: "
             f"{error}."
         ) from error
-    if missing := [name for name in NEEDED if name not in arrays]:
+    one_model = "members" in arrays or "outsiders" in arrays
+    if not one_model and (missing := [name for name in NEEDED if name not in arrays]):
         raise ValueError(f"{path} must hold {' and '.join(NEEDED)}, but lacks {' and '.join(missing)}.")
     if unknown := [name for name in arrays if name not in KNOWN]:
         raise ValueError(f"{path} may hold {', '.join(KNOWN)}; got {', '.join(map(repr, unknown))} besides.")
-    if "target" in arrays:
-        target = arrays["target"]
-        if target.size != 1 or target.dtype.kind not in "iu":
-            raise ValueError(f"{path}: `target` must be one whole number, the place of a model.")
-        return arrays | {"target": int(target.item())}
+    for name, (kinds, what) in _SINGLE.items():
+        if name in arrays:
+            if arrays[name].size != 1 or arrays[name].dtype.kind not in kinds:
+                raise ValueError(f"{path}: `{name}` must be one {what}.")
+            arrays[name] = arrays[name].item()
     return arrays
 
 

@@ -11,25 +11,25 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Shaped
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.utils import _safe_indexing, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
 from tqdm import tqdm
 
 from leakage import arguments, store
-from leakage.audit.arrays import to_tensor
-from leakage.audit.inputs import AuditInputs, validate_inputs
+from leakage.audit.arrays import number_units, to_tensor
+from leakage.audit.inputs import AuditInputs, logits_of_network, validate_inputs
 from leakage.audit.notes import find_duplicate_rows
 from leakage.data.membership_splits import complementary_halves
-from leakage.models.classifier import ModuleClassifier
+from leakage.models.classifier import ModuleClassifier, two_logits
 from leakage.models.initialisation import initial
 from leakage.trainers import ensembles
 from leakage.trainers.ensembles import Examples, ModuleEnsemble, Recipe, cross_entropies
 
 _RECIPE = Recipe(epochs=30, batch=64)
-_LARGEST_FLOOR = 1e-3  # probabilities are clipped to this at most: a single tree gives 0 and 1, and nothing between
 Answers = tuple[Float[Tensor, "... points"], Bool[Tensor, "... points"]]
 """Losses, and whether predictions are right: only these are kept of a trained model, not its weights."""
 
@@ -38,14 +38,10 @@ Answers = tuple[Float[Tensor, "... points"], Bool[Tensor, "... points"]]
 
 
 def train_clones(
-    estimator: Any, X: Any, y: Any, *, models: int, generator: Any, groups: Any
+    estimator: Any, X: Any, y: Any, *, models: int, generator: Any, groups: Any, units: Any
 ) -> tuple[AuditInputs, list[str]]:
     """Inputs of an audit, and notes, from trained clones of a classifier; see `audit.of_sklearn`."""
-    if not hasattr(estimator, "fit") or not hasattr(estimator, "predict_proba"):
-        raise TypeError(
-            f"`estimator` must have `fit` and `predict_proba`, got {type(estimator).__name__}; wrap it in "
-            "scikit-learn's CalibratedClassifierCV, which adds probabilities."
-        )
+    _check_estimator(estimator)
     X, y = (values.detach().cpu().numpy() if isinstance(values, Tensor) else values for values in (X, y))
     labels = column_or_1d(y)
     check_classification_targets(labels)
@@ -54,20 +50,42 @@ def train_clones(
     names, codes = np.unique(labels, return_inverse=True)
     if len(names) < 2:
         raise ValueError(f"`y` must have two classes or more, got {names.tolist()}.")
-    member = _draw_halves(len(labels), models, _to_generator(generator))
+    member = _draw_halves(len(labels), models, _to_generator(generator), units)
     probabilities, correct = np.zeros(member.shape), np.zeros(member.shape, dtype=bool)
     for model, half in enumerate(tqdm(member.numpy(), desc="Models", unit="model", disable=None)):
         fitted: Any = clone(estimator)
         fitted.fit(_safe_indexing(X, np.flatnonzero(half)), labels[half])
         probabilities[model], correct[model] = _evaluate_clone(fitted, X, names, codes)
-    floor, notes = _probability_floor(probabilities)
-    losses = -np.log(np.clip(probabilities, floor, 1 - floor))
-    inputs = validate_inputs(losses, member, correct=correct, labels=labels, groups=groups)
-    return inputs, [*find_duplicate_rows(X, labels.tolist(), member), *notes]
+    with np.errstate(divide="ignore"):  # an infinite loss is what `validate_inputs` knows to be a probability of 0
+        losses = -np.log(probabilities)
+    inputs = validate_inputs(losses, member, correct=correct, labels=labels, groups=groups, units=units)
+    return inputs, find_duplicate_rows(X, labels.tolist(), member)
+
+
+def _check_estimator(estimator: Any) -> None:
+    """Refuse what is no classifier with probabilities that scikit-learn can clone, with the way that is open to it."""
+    kind = type(estimator).__name__
+    if not hasattr(estimator, "fit") or not hasattr(estimator, "predict_proba"):
+        cure = (
+            "for a regressor, train copies and give their squared errors to `audit.of_losses(…, probabilities=False)`"
+        )
+        if isinstance(estimator, BaseEstimator) and is_classifier(estimator):
+            cure = "wrap it in scikit-learn's CalibratedClassifierCV, which adds probabilities"
+        raise TypeError(f"`estimator` must have `fit` and `predict_proba`, got {kind}; {cure}.")
+    if not hasattr(estimator, "get_params"):
+        raise TypeError(
+            f"`estimator` must have `get_params`, so that it can be cloned, got {kind}; derive it from "
+            "sklearn.base.BaseEstimator, or train copies and give their losses to `audit.of_losses`."
+        )
 
 
 def _evaluate_clone(fitted: Any, X: Any, names: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The probability of each row's label, 0 for a label outside the clone's half, and whether it is the largest."""
+    if not hasattr(fitted, "classes_"):
+        raise TypeError(
+            f"`estimator` must have `classes_` after `fit`, got none from {type(fitted).__name__}; in `fit`, set "
+            "`self.classes_ = numpy.unique(y)`, in the order of the columns of `predict_proba`."
+        )
     known = np.searchsorted(names, fitted.classes_)
     posteriors = np.asarray(fitted.predict_proba(X), dtype=float)
     if posteriors.shape != (len(codes), len(known)) or not bool(((posteriors >= 0) & (posteriors <= 1 + 1e-6)).all()):
@@ -79,24 +97,6 @@ def _evaluate_clone(fitted: Any, X: Any, names: np.ndarray, codes: np.ndarray) -
     all_classes = np.zeros((len(codes), len(names)))
     all_classes[:, known] = posteriors
     return all_classes[np.arange(len(codes)), codes].clip(0, 1), known[posteriors.argmax(1)] == codes
-
-
-def _probability_floor(probabilities: np.ndarray) -> tuple[float, list[str]]:
-    """The least value that p and 1 - p are clipped to, and a note on the clipping.
-
-    It is half of the least p or 1 - p above 0, but not below 2⁻⁵² and not above `_LARGEST_FLOOR`.
-    """
-    extreme = (probabilities <= 0) | (probabilities >= 1)
-    if not extreme.any():
-        return 0.0, []
-    steps = np.concatenate([probabilities[probabilities > 0], 1 - probabilities[probabilities < 1]])
-    floor = min(max(float(np.finfo(float).eps), float(steps.min(initial=1.0)) / 2), _LARGEST_FLOOR)
-    if not (probabilities <= 0).any() and floor < 1e-12:  # a confident model, whose largest probabilities round to 1
-        return floor, []
-    return floor, [
-        f"{int(extreme.sum()):,} of {probabilities.size:,} probabilities of the true label are 0 or 1, as trees give "
-        f"them; they are clipped to [{floor:.2g}, 1 - {floor:.2g}]."
-    ]
 
 
 # ── PyTorch modules ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -111,6 +111,7 @@ def train_modules(
     models: int,
     generator: Any,
     groups: Any,
+    units: Any,
     folder: Path | str | None,
     recipe: Any,
 ) -> tuple[AuditInputs, list[str]]:
@@ -121,8 +122,13 @@ def train_modules(
     if recipe is not None and (train is not None or not isinstance(recipe, Recipe)):
         raise ValueError("`recipe` must be a trainers.ensembles.Recipe, and goes with `train=None`.")
     draws = _to_generator(generator)
-    member = _draw_halves(len(X), models, draws, equal=train is None)
+    member = _draw_halves(len(X), models, draws, units, equal=train is None)
     if train is None:
+        if len(member.sum(-1).unique()) > 1:
+            raise ValueError(
+                "`units` must have equally many rows where all modules are trained at once; give `train`, which trains "
+                "one after the other."
+            )
         losses, correct = _train_at_once(_make_module(factory), X, y, member, recipe or _RECIPE, draws, folder)
     else:
         seeds = torch.randint(2**62, (models,), generator=draws).tolist()
@@ -130,7 +136,7 @@ def train_modules(
         each = tqdm(zip(member, seeds, strict=True), total=models, desc="Models", unit="model", disable=None)
         answers = [_train_one(factory, train, X, y, half, seed, folder) for half, seed in each]
         losses, correct = (torch.stack(part) for part in zip(*answers, strict=True))
-    inputs = validate_inputs(losses, member, correct=correct, labels=y, groups=groups)
+    inputs = validate_inputs(losses, member, correct=correct, labels=y, groups=groups, units=units)
     return inputs, find_duplicate_rows(X, y.tolist(), member)
 
 
@@ -151,7 +157,7 @@ def _train_one(
         weights = {name: part for name, part in module.state_dict().items() if isinstance(part, Tensor)}
 
         def compute() -> Answers:
-            _check_labels(y, module, X)
+            _check_outputs(module, X, y)
             result = train(module, X[half], y[half])
             if isinstance(result, nn.Module) and result is not module:
                 raise ValueError(
@@ -178,7 +184,9 @@ def _train_at_once(
 ) -> Answers:
     """`Answers` of modules that `trainers.ensembles` trains together, read from `folder` if they are saved there."""
     X = _match_precision(X, module)
-    _check_labels(y, module, X)
+    _check_outputs(module, X, y)
+    if module.eval()(X[:2]).numel() == len(X[:2]):
+        module = nn.Sequential(module, _TwoLogits())
     dtype = X.dtype if X.is_floating_point() else torch.float32
     stack = initial(module, len(member), generator=draws, dtype=dtype)
     rows = member.nonzero()[:, 1].view(len(member), -1)
@@ -222,9 +230,17 @@ def _check_factory(factory: Callable[[], Any]) -> None:
             raise ValueError("`factory` must make a new module at each call, got the same module twice.")
 
 
-def _check_labels(y: Tensor, module: nn.Module, X: Tensor) -> None:
-    """Refuse labels that are not classes of the module, before training starts."""
-    arguments.check_whole("y", y, most=ModuleClassifier(module)(X[:2]).shape[-1] - 1)
+def _check_outputs(module: nn.Module, X: Tensor, y: Tensor) -> None:
+    """Refuse probabilities, and labels that are not classes of the module, before training starts."""
+    logits = logits_of_network("factory", ModuleClassifier(module), X)
+    arguments.check_whole("y", y, most=logits.shape[-1] - 1)
+
+
+class _TwoLogits(nn.Module):
+    """The last layer of a module with one output o of each row: the two logits 0 and o."""
+
+    def forward(self, output: Tensor) -> Tensor:
+        return two_logits(output, count=len(output))
 
 
 def _match_precision(X: Tensor, module: nn.Module) -> Tensor:
@@ -234,6 +250,11 @@ def _match_precision(X: Tensor, module: nn.Module) -> Tensor:
 
 
 def _to_inputs(X: Any) -> Shaped[Tensor, "points ..."]:
+    if isinstance(X, Dataset | DataLoader):
+        raise TypeError(
+            f"`X` must be a tensor or an array, got {type(X).__name__}; of a data set `data` give "
+            "`torch.stack([row for row, _ in data])`, and `[label for _, label in data]` as `y`."
+        )
     inputs = to_tensor("X", X)
     if inputs.ndim < 2:
         raise ValueError(f"`X` must have rows of features, (rows, …), got shape {tuple(inputs.shape)}.")
@@ -253,18 +274,21 @@ def _to_classes(y: Any) -> Tensor:
 
 
 def _draw_halves(
-    rows: int, models: int, draws: torch.Generator, *, equal: bool = False
+    rows: int, models: int, draws: torch.Generator, units: Any = None, *, equal: bool = False
 ) -> Bool[Tensor, "models points"]:
-    """Random halves and their complements; if `equal` and `rows` is odd, independent random halves of equal size."""
-    if rows < 4:
-        raise ValueError(f"`X` must have four rows or more, two for each half, got {rows}.")
+    """Random halves of the units and their complements; if `equal`, of an odd number, independent equal halves."""
+    unit = torch.arange(rows) if units is None else number_units(units, rows)[1]
+    count = int(unit.max()) + 1 if rows else 0
+    if count < 4:
+        what = "`X` must have four rows" if units is None else "`units` must name four units"
+        raise ValueError(f"{what} or more, two for each half, got {count}.")
     if arguments.check_count("models", models, least=2) % 2:
         raise ValueError(f"`models` must be even, got {models}: each model has a partner, trained on the other half.")
-    member, _ = complementary_halves(rows, models, generator=draws)
-    if equal and rows % 2:
-        order = torch.rand(models, rows, dtype=torch.float32, generator=draws).argsort(-1)
-        member = order < rows // 2
-    return member
+    member, _ = complementary_halves(count, models, generator=draws)
+    if equal and count % 2:
+        order = torch.rand(models, count, dtype=torch.float32, generator=draws).argsort(-1)
+        member = order < count // 2
+    return member[:, unit]
 
 
 def _to_generator(generator: Any) -> torch.Generator:

@@ -25,7 +25,7 @@ class ModuleClassifier:
     """A PyTorch module that gives logits, called in evaluation mode on one chunk of points at a time.
 
     Points go in on the device of the module's first parameter and, unless they are whole numbers, with its dtype, or in
-    float32 where there is none.
+    float32 where there is none. One output o of each point stands for the two logits 0 and o of a binary classifier.
 
     Attributes:
         module: from points to logits.
@@ -38,7 +38,7 @@ class ModuleClassifier:
         """The logits.
 
         Raises:
-            ValueError: if the module does not give logits of two classes or more.
+            ValueError: if the module does not give logits, one or more of each point.
         """
         like = next(self.module.parameters(), torch.empty(0, device=points.device))
         kind = like if points.is_floating_point() else like.device
@@ -49,7 +49,8 @@ class ModuleClassifier:
         finally:
             for part, training in modes:
                 part.training = training
-        return check_logits(torch.cat(parts), count=len(points)).to(points.device, torch.float64)
+        logits = two_logits(torch.cat(parts), count=len(points))
+        return check_logits(logits, count=len(points)).to(points.device, torch.float64)
 
 
 @runtime_checkable
@@ -106,6 +107,14 @@ def _posteriors(estimator: Any, points: np.ndarray) -> np.ndarray:
             f"`estimator` must have `predict_proba`, or `predict` and `classes_`, got a {type(estimator).__name__}."
         )
     return (np.asarray(estimator.predict(points))[:, None] == np.asarray(estimator.classes_)).astype(float)
+
+
+def two_logits(output: Tensor, *, count: int) -> Tensor:
+    """Logits 0 and o where a module gives one output o of each of `count` points, (count) or (count, 1)."""
+    if tuple(output.shape) not in ((count,), (count, 1)):
+        return output
+    own = output.reshape(count)
+    return torch.stack([torch.zeros_like(own), own], -1)
 
 
 def check_logits(logits: Tensor, *, count: int) -> Tensor:

@@ -60,6 +60,9 @@ class TrainedModels:
         saved_correct: whether each prediction is right, for saved losses.
         population: losses of every model on points that no model was trained on, for RMIA.
         targets: the models that are attacked; None for all.
+        units: each point's unit, such as the patient of a visit, from 0; every model was trained on all points of a
+            unit or on none. Scores are averaged over it, and counts are of units. None where each point is one.
+        probabilities: whether losses are -log p of the true label, so that they have a logit.
 
     Raises:
         ValueError: if shapes do not fit, labels are not whole numbers from 0, or partners are not complementary.
@@ -74,6 +77,8 @@ class TrainedModels:
     saved_correct: Bool[Tensor, "models points"] | None = None
     population: Float[Tensor, "models z"] | None = None
     targets: tuple[int, ...] | None = None
+    units: Int[Tensor, " points"] | None = None
+    probabilities: bool = True
 
     def __post_init__(self) -> None:
         models, count = arguments.check_truth("member", self.member, "models points").shape
@@ -83,6 +88,8 @@ class TrainedModels:
             {*self.target_numbers}
         ):
             raise ValueError(f"`targets` must be numbers of models in ascending order, got {self.targets}.")
+        if self.units is not None:
+            arguments.check_whole("units", self.units, "points", points=count)
         if self.population is not None:
             arguments.check_real("population", self.population, "models z", least=0, models=models)
         if self.saved_losses is not None:
@@ -147,7 +154,7 @@ class TrainedModels:
         partner: Int[Tensor, " models"] | None = None,
         **more: Any,
     ) -> "TrainedModels":
-        """Saved losses in nats, of every model at every point; `more` are `saved_correct`, `population`, `targets`.
+        """Saved losses in nats, of every model at every point; `more` are other attributes, such as `saved_correct`.
 
         `losses` may have leading axes, such as epochs, that share `member`; `evaluate` needs losses without them.
         """
@@ -197,8 +204,10 @@ class TrainedModels:
 
     @property
     def margins(self) -> Float64[Tensor, "*e models points"]:
-        r"""$\log \frac{p}{1-p}$ of the true label, from logits or from losses (`posterior`)."""
-        return self._margins_and_correct[0] if self.saved_losses is None else posterior.logit_of_loss(self.saved_losses)
+        r"""$\log \frac{p}{1-p}$ of the true label, from logits or from losses; -ℓ of losses without probabilities."""
+        if self.saved_losses is None:
+            return self._margins_and_correct[0]
+        return posterior.logit_of_loss(self.saved_losses) if self.probabilities else -self.saved_losses.double()
 
     @property
     def correct(self) -> Bool[Tensor, "models points"]:
@@ -237,10 +246,22 @@ class TrainedModels:
         """The targets' rows of a table that has one row for each model."""
         return table if self.targets is None else table[..., list(self.targets), :]
 
+    def average_units(self, table: Tensor) -> Tensor:
+        """The means over the points of each unit; the table itself where each point is one."""
+        if self.units is None:
+            return table
+        sums = table.new_zeros(*table.shape[:-1], int(self.units.max()) + 1)
+        return sums.index_add(-1, self.units, table) / self.units.bincount()
+
     @cached_property
-    def target_member(self) -> Bool[Tensor, "targets points"]:
-        """Whether each target was trained on each point."""
-        return self.select_targets(self.member)
+    def unit_member(self) -> Bool[Tensor, "models units"]:
+        """Whether each model was trained on each unit."""
+        return self.member if self.units is None else self.average_units(self.member.double()) > 0.5
+
+    @cached_property
+    def target_member(self) -> Bool[Tensor, "targets units"]:
+        """Whether each target was trained on each unit."""
+        return self.select_targets(self.unit_member)
 
     @cached_property
     def shadows(self) -> Bool[Tensor, "models models"]:
@@ -302,7 +323,7 @@ class TrainedModels:
 
     def select_points(self, order: Int[Tensor, " points"]) -> "TrainedModels":
         """These models with the points in another order, or with fewer points."""
-        rows = {name: getattr(self, name) for name in ("points", "labels")}
+        rows = {name: getattr(self, name) for name in ("points", "labels", "units")}
         columns = {name: getattr(self, name) for name in ("saved_losses", "saved_correct")}
         rows = {name: None if part is None else part[order] for name, part in rows.items()}
         columns = {name: None if part is None else part[..., order] for name, part in columns.items()}
@@ -345,6 +366,7 @@ def _to_classifier(module: nn.Module) -> Classifier:
     if isinstance(module, nn.Sequential):
         layers = [layer for layer in module if not isinstance(layer, _WITHOUT_EFFECT)]
         plain = layers and isinstance(layers[0], nn.Linear) and len(layers) % 2
+        plain = plain and getattr(layers[-1], "out_features", 0) > 1  # one output stands for two logits
         try:
             return mlp.from_module(nn.Sequential(*layers)).to(torch.float64) if plain else ModuleClassifier(module)
         except ValueError:  # it has another kind of layer
