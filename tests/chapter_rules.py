@@ -33,6 +33,7 @@ PARAMETERS = {"profile": "ci", "seed": 0, "device": "auto"}
 MOST_LINES = 25
 MOST_CHARACTERS = 88  # of a line of code that a page shows at once
 ANSWER = ":::{admonition} The answer"
+MOST_NUMBERS = 4  # in the sentences of an answer; its table may hold more
 FOLD = 4  # the level of heading that opens a fold
 HEADER = """\
 jupytext:
@@ -54,6 +55,7 @@ SHOWING = ("figures.show", "figures.frames")
 
 GLUE_ROLE = re.compile(r"\{glue(?::\w+)?\}`([^`]+)`")
 GLUE_DIRECTIVE = re.compile(r"^\s*(?:`{3,}|:{3,})\{glue(?::\w+)?\}\s+(\S+)", re.MULTILINE)
+_ROWS = re.compile(r"Rows: `[\w.]+`(?:, `[\w.]+`)*\.?")
 
 _NUMBER = r"\d+\.\d+(?:[eE][+-]?\d+)?"
 _DECIMAL = re.compile(rf"(?<![\w.]){_NUMBER}(?![.\d]*[A-Za-z_])")
@@ -130,6 +132,25 @@ def the_answer_stands_first(chapter: Chapter) -> list[str]:
     stories = [block.section for block in chapter.code if "story" in block.tags]
     if stories != [VERDICTS]:
         faults.append(f"one cell is tagged `story`, in {VERDICTS!r}; found in {stories}")
+    return faults
+
+
+def the_answer_names_its_rows(chapter: Chapter) -> list[str]:
+    """Its last line names the claims that carry its sentences; these hold few numbers, the table below them any."""
+    box = chapter.blocks[0].source.partition(ANSWER)[2].partition("\n:::")[0].strip().splitlines() or [""]
+    if not _ROWS.fullmatch(box[-1]):
+        return [f"the last line of the answer names the claims that carry it, as `Rows: `id`, `id``; found {box[-1]!r}"]
+    sentences = "\n".join(line for line in box[:-1] if not line.startswith("|"))
+    named = re.findall(r"`([^`]+)`", box[-1])
+    expected = {claim["id"]: claim.get("expected") for claim in chapter.claims}
+    faults = [
+        f"the answer rests on {name}, which the claims file does not declare" for name in named if name not in expected
+    ]
+    if "undecided" in map(expected.get, named) and "undecided" not in sentences:
+        faults.append("the answer rests on an undecided claim, and no sentence of it says `undecided`")
+    numbers = len(_glue_keys(sentences))
+    if numbers > MOST_NUMBERS:
+        faults.append(f"the answer's sentences hold {numbers} glued numbers, at most {MOST_NUMBERS}; use its table")
     return faults
 
 
@@ -316,6 +337,7 @@ RULES = (
     parameters_stand_in_the_second_cell,
     first_cell_imports,
     the_answer_stands_first,
+    the_answer_names_its_rows,
     shown_code_fits_the_page,
     prose_stands_between_code_cells,
     cells_are_short,

@@ -62,6 +62,8 @@ Is anybody in?
 :class: tip
 
 Somebody is: the mean is {{glue:text}}`mini_mean`.
+
+Rows: `mini.mean`.
 :::
 
 #### Set-up
@@ -214,6 +216,9 @@ BREACHES = [
     ("prose_stands_between_code_cells", "Sizes follow from the profile.", "", "no sentence stands between"),
     ("the_answer_stands_first", ":::{admonition} The answer", ":::{admonition} In short", "gives the answer"),
     ("the_answer_stands_first", ", story]", "]", "tagged `story`"),
+    ("the_answer_names_its_rows", "\nRows: `mini.mean`.\n", "", "names the claims that carry it"),
+    ("the_answer_names_its_rows", "Rows: `mini.mean`.", "Rows: `mini.mean`, `mini.median`.", "rests on mini.median"),
+    ("the_answer_names_its_rows", "Somebody is", "Somebody is{glue:text}`mini_mean`" * 4, "hold 5 glued numbers"),
     ("shown_code_fits_the_page", "mean = share(draws)", "mean = share(draws)  #" + 80 * "x", "102 characters"),
     ("cells_are_short", "mean = share(draws)\n", "mean = share(draws)\n" * 26, "28 lines, at most 25"),
     ("definitions_stand_where_code_is_explained", "mean = share", "class A: ...\nmean = share", "`A` is defined here"),
@@ -244,6 +249,12 @@ def test_a_breach_of_the_contract_is_found(rule, old, new, complaint):
 
 def test_every_rule_has_a_breach():
     assert {rule.__name__ for rule in RULES} == {breach[0] for breach in BREACHES}
+
+
+def test_an_answer_on_an_undecided_claim_says_so():
+    check, claims = chapter_rules.the_answer_names_its_rows, [{"id": "mini.mean", "expected": "undecided"}]
+    assert "undecided" in check(miniature(claims=claims))[0]
+    assert check(miniature("Somebody is", "Whether somebody is in is undecided", claims=claims)) == []
 
 
 def test_our_own_findings_are_judged_too():

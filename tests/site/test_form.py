@@ -1,5 +1,6 @@
 """How much of a page a reader meets before opening anything: words, height, weight."""
 
+import re
 from urllib.parse import urlsplit
 
 import pytest
@@ -69,3 +70,14 @@ def test_the_first_link_to_a_term_says_what_it_means_to_who_comes_by_keyboard(op
         page.keyboard.press("Tab")
     assert page.locator("a[data-definition]:focus").evaluate(told).strip('"') == link.get_attribute("data-definition")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+SENTENCES_OF_AN_ANSWER = """[...document.querySelectorAll("div.admonition")]
+    .filter(box => box.querySelector(".admonition-title")?.innerText.trim() === "The answer")
+    .flatMap(box => [...box.querySelectorAll("p")])
+    .filter(sentence => !sentence.closest("table")).map(sentence => sentence.innerText)"""
+
+
+def test_no_sentence_of_an_answer_holds_an_interval(visit):
+    intervals = re.compile(r"\[[-−]?[\d.,]+, [-−]?[\d.,]+\]")
+    assert not [text for text in visit.page.evaluate(SENTENCES_OF_AN_ANSWER) if intervals.search(text)]
