@@ -553,7 +553,7 @@ class FirstEpochs(NamedTuple):
         first_cells: the logarithm of the mean number of cells in epochs 1 to 3 over that at epoch 0.
         initial_order: the gradients' order before training.
         early_order: the mean of the gradients' order in epochs 1 to 5.
-        one_piece: whether the boundary has one piece in each of epochs 1 to 5.
+        one_piece: whether the boundary has one piece at the ends of epochs 1 and 2.
     """
 
     first_cells: Float[Tensor, " models"]
@@ -569,7 +569,7 @@ def summarise_first_epochs(history: History) -> FirstEpochs:
         first_cells=(cells[1:4].double().mean(0) / cells[0]).log(),
         initial_order=order[0],
         early_order=order[1:].mean(0),
-        one_piece=(components[1:] == 1).all(0),
+        one_piece=(components[1:3] == 1).all(0),
     )
 
 
