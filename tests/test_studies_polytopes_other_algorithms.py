@@ -87,6 +87,7 @@ def test_pixels_are_never_complete_at_low_resolution():
     found = other_algorithms.compare_pixels(MODEL, 3 * SQUARE, sides=(5, 20, 160), repeats=1)
     assert found.cells == len(CELLS)
     assert found.seen[0] < found.seen[1] < found.seen[2] <= found.cells
+    assert (found.seconds > 0).all()
 
 
 def test_work_is_counted():

@@ -227,10 +227,11 @@ def number_pixels(network: Mlp, window: Float[Tensor, "w 2"], *, side: int) -> I
 
 
 class PixelCounts(NamedTuple):
-    """How many cells the pixels of each resolution see; and by cutting, which sees all, with its processor time."""
+    """How many cells pixels of each resolution see, and how many there are by cutting; both with processor times."""
 
     sides: Int[Tensor, " k"]
     seen: Int[Tensor, " k"]
+    seconds: Float[Tensor, " k"]
     cells: int
     cut_seconds: float
 
@@ -244,8 +245,12 @@ def compare_pixels(
         begun = time.process_time()
         cells = len(subdivide(network, window))
         seconds.append(time.process_time() - begun)
-    seen = [int(number_pixels(network, window, side=side).max()) + 1 for side in sides]
-    return PixelCounts(torch.tensor(sides), torch.tensor(seen), cells, min(seconds))
+    seen, spent = [], []
+    for side in sides:
+        begun = time.process_time()
+        seen.append(int(number_pixels(network, window, side=side).max()) + 1)
+        spent.append(time.process_time() - begun)
+    return PixelCounts(torch.tensor(sides), torch.tensor(seen), torch.tensor(spent), cells, min(seconds))
 
 
 class MultiplicationCounts(NamedTuple):
@@ -277,7 +282,7 @@ def program_pixel_ratios(
 
     `cells` counts the cells of each network in the window. The ratio is a lower bound: the programs of a cell are about
     one edge each, so that every constraint of the polytope has to be put into the line of every neuron, once for both
-    programs.
+    programs: two products. Clipping each line by each constraint, with four products and a quotient, solves them.
     """
     return cells.cpu() * (2 * sum(widths[1:-1]) ** 2) / _pixel_work(widths, sides).unsqueeze(-1)
 
