@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import noise_labels
+from leakage.attacks.membership import hyperedges
 from leakage.data.gaussians import gaussian
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
@@ -27,7 +28,7 @@ def test_a_network_that_memorised_is_found_out():
 def test_a_network_that_has_learned_nothing_is_not():
     found = signals.attack_by_signals(0, task=noise_labels.task(epochs=0, size=80), models=8, rates=(0.01,))
     error = math.sqrt(481 / (12 * 80 * 400)) / math.sqrt(8)
-    for name in ("raw: margin", "calibrated: margin", "calibrated: cell distance", "combined: margin and cell"):
+    for name in ("raw: margin", "calibrated: margin", "calibrated: cell distance", "combined: answer and kinks"):
         # Models share points, so that their areas are not independent: twice the usual room.
         assert abs(float(found[name].auc.mean()) - 0.5) < 8 * error
 
@@ -40,6 +41,17 @@ def test_a_combiner_does_not_see_the_targets_membership():
     torch.testing.assert_close(
         signals.combine_signals(raw, member, target=2), signals.combine_signals(raw, other, target=2)
     )
+
+
+def test_kinks_are_distances_to_walls_where_weights_have_length_one():
+    data = noise_labels.task(epochs=0).data
+    model = mlp.initial((1,), (data.features.shape[1], 9, data.classes), generator=stream(0, "net"))
+    first = model.weights[0] / model.weights[0].norm(dim=-1, keepdim=True)
+    found = signals.raw_signals(Mlp((first, *model.weights[1:]), model.biases), data)
+    torch.testing.assert_close(found["kinks"], found["cell distance"])
+    weighted = signals.raw_signals(model, data)
+    smallest = model[0].to(torch.float64).preactivations(data.features.double())[0].abs().sort(-1).values
+    torch.testing.assert_close(weighted["kinks"][0], -smallest[:, : hyperedges.NEAREST].mean(-1))
 
 
 def test_the_gradient_s_norm_is_that_of_all_parameters():

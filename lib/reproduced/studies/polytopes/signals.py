@@ -1,12 +1,13 @@
 r"""All signals on the same targets: many models of one data set, each attacked with the help of the others.
 
-Each model is trained on rows of its own. Signals are margin, cell distance and $\lVert A_P \rVert_F$, raw and
-calibrated by the models that did not see the point. Combiners are boosted trees fitted on one other model, from whose
-references the target is left out. The `answer` of a model, from one pass forward and back, has every class's
-log-posterior, the entropy, the margin and the norm of the gradient. All this needs true labels.
+Each model is trained on rows of its own. Signals are margin, kinks, cell distance and $\lVert A_P \rVert_F$, raw and
+calibrated by the models that did not see the point. `kinks` are the smallest inputs of ReLUs; the cell distance divides
+each by the length of its gradient. Combiners are boosted trees fitted on one other model, from whose references the
+target is left out. The `answer` of a model, from one pass forward and back, has every class's log-posterior, the
+entropy, the margin and the norm of the gradient. All this needs true labels.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -27,13 +28,14 @@ MODELS_PER_REPETITION = 12
 """Models of a repetition: with quarters of the data, few enough of them share a point."""
 COMBINERS: Mapping[str, tuple[str, ...]] = {
     "margin": ("margin",),
-    "margin and cell": ("margin", "cell distance"),
     "answer": ("answer",),
+    "answer and shuffled kinks": ("answer", "shuffled kinks"),
+    "answer and kinks": ("answer", "kinks"),
     "answer and cell": ("answer", "cell distance"),
-    "answer and shuffled cell": ("answer", "shuffled cell distance"),
+    "answer, kinks and cell": ("answer", "kinks", "cell distance"),
 }
 """The signals, each raw and calibrated, that a combiner gets; `answer` stands for those that `raw_signals` calls so."""
-STANDALONE_SIGNALS = ("margin", "cell distance", "weight norm")
+STANDALONE_SIGNALS = ("margin", "kinks", "cell distance", "weight norm")
 """Signals that are attacks by themselves."""
 
 
@@ -63,7 +65,7 @@ def attack_by_signals(
     member = torch.zeros(models, len(data), dtype=torch.bool, device=device).scatter_(1, rows, True)
     raw = raw_signals(networks, data)
     lots = _uniform(member.shape, stream(seed, f"{name}/control", device))
-    raw["shuffled cell distance"] = raw["cell distance"].gather(1, lots.argsort(-1))
+    raw["shuffled kinks"] = raw["kinks"].gather(1, lots.argsort(-1))
     scores = {f"raw: {key}": raw[key] for key in STANDALONE_SIGNALS}
     scores |= {f"calibrated: {key}": calibrate_scores(raw[key], member) for key in STANDALONE_SIGNALS}
     answer = [key for key in raw if key.startswith("answer")] + ["margin"]
@@ -95,9 +97,9 @@ def _uniform(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
 def raw_signals(networks: Mlp, data: LabelledData) -> dict[str, Float[Tensor, "models n"]]:
     r"""The raw signals of every model at every point.
 
-    Members lie closer to hyperedges, so the cell distance has a minus sign. Those whose names begin with `answer` are
-    the log-posteriors of the classes, the entropy, and the logarithm of the norm of the loss's gradient with respect to
-    all parameters.
+    Members lie closer to hyperedges, so the kinks and the cell distance have a minus sign. Those whose names begin with
+    `answer` are the log-posteriors of the classes, the entropy, and the logarithm of the norm of the loss's gradient
+    with respect to all parameters.
     """
     points, labels, found = data.features.double(), data.labels, []
     for index in range(len(networks.weights[0])):
@@ -106,6 +108,7 @@ def raw_signals(networks: Mlp, data: LabelledData) -> dict[str, Float[Tensor, "m
         logs = heights[-1].log_softmax(-1)
         signals = {
             "margin": posterior.label_logit(heights[-1], labels),
+            "kinks": _kink_score(heights[:-1]),
             "cell distance": hyperedges.cell_score(network, points),
             "weight norm": jacobian_norm(network, tuple(height > 0 for height in heights[:-1])),
             "answer: entropy": (logs.exp() * logs).sum(-1),
@@ -113,6 +116,12 @@ def raw_signals(networks: Mlp, data: LabelledData) -> dict[str, Float[Tensor, "m
         }
         found.append(signals | {f"answer: class {kind}": column for kind, column in enumerate(logs.unbind(-1))})
     return {name: torch.stack([one[name] for one in found]) for name in found[0]}
+
+
+def _kink_score(inputs: Sequence[Float[Tensor, "n _"]]) -> Float[Tensor, " n"]:
+    r"""Minus the mean of the four smallest $\lvert z_i \rvert$ of all hidden neurons: `cell_score` without weights."""
+    sizes = torch.cat([*inputs], dim=-1).abs()
+    return -sizes.topk(min(hyperedges.NEAREST, sizes.shape[-1]), largest=False).values.mean(-1)
 
 
 def _gradient_norm(network: Mlp, points: Tensor, labels: Tensor) -> Float[Tensor, " n"]:
