@@ -586,6 +586,7 @@ def test_all_numbers_are_of_units_whose_scores_are_means():
         assert people.interval(name, "auc").estimate > rows.interval(name, "auc").estimate + 0.02
     assert {record["unit"] for record in people.records()} < {*PEOPLE}
     assert any("100 units" in note for note in people.notes)
+    assert "of 100 units the strongest attack" in people._repr_html_()
 
 
 @pytest.mark.parametrize("design", [pairs, subsets, lambda models, rows: subsets(1, rows)])

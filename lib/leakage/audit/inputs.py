@@ -262,10 +262,8 @@ def _is_one_value(losses: Float[Tensor, " some"]) -> bool:
     """Whether there are no losses, or all have one value but for rounding: 0, infinity, or one that several have."""
     if not len(losses):
         return True
-    low, high = (float(end) for end in losses.aminmax())
-    if low == high and (len(losses) > 1 or low in (0.0, math.inf)):
-        return True
-    return len(losses) > 1 and high - low <= 1e-15 + 1e-9 * low
+    low, high = (float(end) for end in losses.clamp_max(1e9).aminmax())
+    return high - low <= 1e-15 + 1e-9 * low and (len(losses) > 1 or low in (0.0, 1e9))
 
 
 def _scale_losses(

@@ -172,7 +172,8 @@ def _gates_section(gates: Sequence[GateResult]) -> str:
 def _sentence(audit: Audit) -> str:
     """What the strongest attack finds, and what the worst slice adds."""
     models = f"{len(audit.targets)} models" if len(audit.targets) > 1 else "1 model"
-    start = f"On {models} of {audit.member.shape[1]:,} rows the strongest attack, {audit.strongest.attack},"
+    unit = "rows" if audit.units is None else "units"
+    start = f"On {models} of {audit.member.shape[1]:,} {unit} the strongest attack, {audit.strongest.attack},"
     best, attacks = audit.strongest, f"after correction for the best of {len(audit.results)} attacks"
     if audit.headline == "auc":
         found = f"reaches AUC {best.auc:.3f}, at least {audit.at_least('auc'):.3f} {attacks}."

@@ -58,8 +58,8 @@ class Audit:
         evaluation: every attack, with its scores.
         fprs: false positive rates asked for.
         level: of the intervals.
-        labels: of the rows.
-        groups: of the rows.
+        labels: of the rows, or of the units.
+        groups: of the rows, or of the units.
         notes: what the design cannot show, and reservations.
         warnings: those of the notes by which the answer is likely to be wrong.
         units: the names of the units, such as patients, over which rows are averaged; None where each row is one.
@@ -119,12 +119,12 @@ class Audit:
 
     @property
     def member(self) -> np.ndarray:
-        """Who was trained on what, (targets, rows)."""
+        """Who was trained on what, (targets, rows) or (targets, units)."""
         return self.evaluation.models.target_member.numpy()
 
     @property
     def scores(self) -> Mapping[str, np.ndarray]:
-        """The scores of each attack, (targets, rows); larger for likelier members."""
+        """The scores of each attack, of the shape of `member`; larger for likelier members."""
         return {name: one.scores.numpy() for name, one in self.evaluation.results.items() if one.scores is not None}
 
     @property
