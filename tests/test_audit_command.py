@@ -329,14 +329,14 @@ print(*(command_line.main(words) for words in (["audit", {scores!r}, "--report",
 """
 
 
-def run_without(absent: set[str], code: str) -> subprocess.CompletedProcess[str]:
-    """Run code in a process that has not these packages."""
+def run_without(absent: set[str], code: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run code in a process that has not these packages, but these variables."""
     return subprocess.run(
         [sys.executable, "-c", ALONE.format(absent=absent) + code],
         capture_output=True,
         text=True,
         timeout=HANGS,
-        env=os.environ | {"PYTHONPATH": str(ROOT / "lib")},
+        env=os.environ | {"PYTHONPATH": str(ROOT / "lib")} | variables,
     )
 
 
@@ -369,8 +369,10 @@ def test_the_audit_needs_nothing_that_windows_lacks(scores, tmp_path):
     page = tmp_path / "audit.html"
     command = f"command_line.main(['audit', {str(scores)!r}, '--report', {str(page)!r}, '--json', '-'])"
     code = f"from leakage.audit import of_module, of_sklearn\nfrom reproduced import command_line\nsys.exit({command})"
-    found = run_without({"fcntl", "grp", "pwd", "resource", "termios"}, code)
+    found = run_without({"fcntl", "grp", "pwd", "resource", "termios"}, code, PYTHONIOENCODING="ascii")
     assert found.returncode == 0, found.stderr
+    assert "needs ? 1,000 outsiders" in found.stderr  # ≥ is no letter of that console
+    assert "≥" in "".join(json.loads(found.stdout)["notes"])
     assert page.is_file()
 
 

@@ -8,6 +8,7 @@ commands, so that help is instant and `audit` needs none of the packages of the 
 
 import argparse
 import inspect
+import io
 import os
 import re
 import sys
@@ -31,6 +32,9 @@ _LIMIT = re.compile(r"((?:slice:)?[a-z]+(?:@[0-9.e-]+)?)=([0-9]{0,20}\.?[0-9]{0,
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a console of Windows may lack ≥
     parser = _parser()
     words = sys.argv[1:] if words is None else words
     try:
@@ -266,7 +270,7 @@ def audit(options: argparse.Namespace) -> int:
         if options.report:
             result.report(options.report, title=options.title, gates=judged, source=options.scores)
         if piped:
-            print(result.to_json(gates=judged, source=options.scores))
+            sys.stdout.buffer.write(result.to_json(gates=judged, source=options.scores).encode() + b"\n")
         elif options.json:
             store.write(options.json, result.to_json(gates=judged, source=options.scores).encode())
         if options.junit:

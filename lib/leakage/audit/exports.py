@@ -23,6 +23,8 @@ SCHEMA = 1
 def to_json(audit: Audit, *, gates: Sequence[GateResult], source: Path | None) -> str:
     """Strict JSON, without NaN or infinity; what cannot be seen is null."""
     rates = {"at_fpr": audit.least_fpr}, {"fpr": audit.slice_fpr}
+    records = audit.records()
+    record_keys = [column.lower().replace(" ", "_") for column in records.columns]
     slice_keys = ("by", "slice", "members", "outsiders", "auc", "tpr", "note")
     content = {
         "schema": SCHEMA,
@@ -47,7 +49,7 @@ def to_json(audit: Audit, *, gates: Sequence[GateResult], source: Path | None) -
             }
             for row in audit.results
         ],
-        "records": [{_key(name): value for name, value in one.items()} | rates[0] for one in audit.records()],
+        "records": [dict(zip(record_keys, row, strict=True)) | rates[0] for row in records.rows],
         "slices": [dict(zip(slice_keys, row, strict=True)) | rates[1] for row in audit.slices().rows],
         "gates": [asdict(gate) for gate in gates],
         "verdict": verdict(gates),
@@ -74,15 +76,9 @@ def provenance(source: Path | None) -> dict[str, Any]:
 def describe_design(audit: Audit) -> str:
     """Which models there are, in words."""
     models = audit.evaluation.models
-    if audit.models == 1:
-        return "one model"
     if len(audit.targets) == 1:
-        return "one target and references"
+        return "one target and references" if audit.models > 1 else "one model"
     return "complementary pairs" if models.partner is not None else "subsets"
-
-
-def _key(name: str) -> str:
-    return name.lower().replace(" ", "_")
 
 
 def _interval(estimate: Estimate | None) -> dict[str, float | None]:

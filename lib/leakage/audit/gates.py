@@ -35,9 +35,6 @@ class Gate:
     Attributes:
         metric: as `Audit.at_least` takes it: `auc`, `advantage` or `tpr@F`, or one of them after `slice:`.
         bar: the largest value that passes, in [0, 1).
-
-    Raises:
-        ValueError: if the metric is unknown, or nothing could exceed the bar.
     """
 
     metric: str
@@ -74,11 +71,6 @@ class GateResult:
     slice: str
     too_small: tuple[str, ...]
 
-    @property
-    def verdict(self) -> str:
-        """`failed` or `passed`."""
-        return "failed" if self.failed else "passed"
-
     def __str__(self) -> str:
         where = f" in the slice {self.slice}" * bool(self.slice)
         verb = "exceeds" if self.failed else "does not exceed"
@@ -90,11 +82,7 @@ class GateResult:
 
 
 def check_metric(metric: str) -> str:
-    """The metric, one of `evaluation.METRICS` or `tpr@F`, perhaps after `slice:`, in one way of writing it.
-
-    Raises:
-        ValueError: if it is none.
-    """
+    """`evaluation.canonical_metric`, perhaps after `slice:`."""
     prefix = SLICE if isinstance(metric, str) and metric.startswith(SLICE) else ""
     return prefix + canonical_metric(metric.removeprefix(prefix) if prefix else metric)
 

@@ -164,7 +164,10 @@ def _gates_section(gates: Sequence[GateResult]) -> str:
     if not gates:
         return ""
     columns = ("metric", "bar", "at least", "could reach", "verdict", "attack", "slice")
-    rows = ((one.metric, one.bar, one.at_least, one.attainable, one.verdict, one.attack, one.slice) for one in gates)
+    words = ("passed", "failed")
+    rows = [
+        (one.metric, one.bar, one.at_least, one.attainable, words[one.failed], one.attack, one.slice) for one in gates
+    ]
     small = "".join(f"<li>{html.escape(str(one))}</li>" for one in gates if one.too_small)
     return f"<h2>Bars: {exports.verdict(gates)}</h2>\n{Table(columns, tuple(rows))._repr_html_()}<ul>{small}</ul>"
 
