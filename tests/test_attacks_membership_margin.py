@@ -11,6 +11,7 @@ from leakage.attacks.membership.margin import (
     find_member,
     loss_score,
     network_margin,
+    one_sided_score,
     size_score,
 )
 from leakage.attacks.membership.posterior import label_logit
@@ -92,6 +93,7 @@ def test_members_that_answer_like_fresh_points_are_not_found():
         size_score(outputs),
         distance_score(outputs, tensor(1.0)),
         distance_score(outputs, tensor(1.0), labels=labels),
+        one_sided_score(outputs, tensor(1.0)),
         loss_score(outputs, labels=labels),
     ):
         assert abs(roc.auc(member=scores[0], outsider=scores[1]).estimate - 0.5) < 4 * error
@@ -114,6 +116,26 @@ def test_only_the_distance_to_the_margin_tells_a_member_from_a_louder_fresh_poin
     assert roc.auc(
         member=distance_score(members, level).flatten(), outsider=distance_score(loud, level[0])
     ).estimate == pytest.approx(1.0)
+
+
+def test_an_answer_below_the_margin_proves_a_stranger():
+    outputs, level = tensor([0.0, 1.0, 2.9, 3.0, -3.0, -4.0, 30.0]), tensor(3.0)
+    expected = tensor([-1.0, -2 / 3, -1 / 30, 1.0, 1.0, 0.75, 0.1])
+    torch.testing.assert_close(one_sided_score(outputs, level), expected)
+    loose = one_sided_score(outputs, level, slack=0.05)
+    torch.testing.assert_close(loose[0, 2], 2.9 / level[0])
+    torch.testing.assert_close(loose[0, [0, 1, 3, 4, 5, 6]], expected[0, [0, 1, 3, 4, 5, 6]])
+
+
+def test_the_one_sided_score_finds_at_least_what_the_distance_finds():
+    members, fresh, level = world(spread=1.0)
+    members = members * (1 + gaussian(tuple(members.shape), generator=stream(2, "blur")).abs() / 5)
+    for inside, outside, m in zip(members, fresh, level, strict=True):
+        areas = [
+            roc.auc(member=score(inside, m), outsider=score(outside, m)).estimate
+            for score in (distance_score, one_sided_score)
+        ]
+        assert areas[1] >= areas[0]
 
 
 def test_the_distance_with_a_label_tells_the_two_sides_of_the_margin_apart():

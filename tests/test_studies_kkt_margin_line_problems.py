@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from leakage.runtime import stream
-from leakage.theory import kkt
+from leakage.theory import kkt, piecewise_linear
 from leakage.theory.max_margin import optimum_on_line
 from reproduced.studies.kkt_margin import line_theorems
-from reproduced.studies.kkt_margin.line_problems import LABEL_LAWS, draw_problem, restricted_optima
+from reproduced.studies.kkt_margin.line_problems import LABEL_LAWS, draw_problem, ramp_flat_ramp, restricted_optima
 
 
 @pytest.mark.parametrize("law", LABEL_LAWS)
@@ -63,6 +63,23 @@ def test_the_statements_about_all_kkt_points_hold_at_restricted_optima():
     for points, _, other in itertools.islice(drawn(), 6):
         own = line_theorems.marginal_points(points, other.multipliers)
         assert line_theorems.check_lemma_f1(other.model, own).violations == 0
+
+
+def test_a_kkt_point_has_three_bounded_pieces_and_no_case():
+    points, labels, found = ramp_flat_ramp()
+    assert float(found.value) > 1.01 * float(optimum_on_line(points, labels).value)
+    answers = labels * found.model(points[:, None])
+    assert float(answers.min()) == pytest.approx(1)
+    # Gap 1e-12: neurons are good to its square root.
+    assert float(kkt.check_kkt(found.model, points[:, None], labels, kink_tolerance=1e-6).residual) < 1e-6
+    own = line_theorems.marginal_points(points, found.multipliers)
+    assert float((found.multipliers * (answers - 1)).max()) < 1e-6
+    function = piecewise_linear.from_network(found.model, tolerance=1e-6)
+    assert function.nodes.tolist() == pytest.approx([-0.3775, -0.3020, 0.4038, 0.7933], abs=1e-4)
+    assert function.values.tolist() == pytest.approx([1, -1, -1, 5.6404], abs=1e-4)
+    assert line_theorems.check_theorem_4_2(function, own).occurrences == 0
+    assert line_theorems.check_theorem_4_3(function, own).occurrences == 0
+    assert line_theorems.has_active_neuron(found.model, points)
 
 
 def test_without_cones_there_are_no_restricted_optima():

@@ -91,6 +91,14 @@ def test_no_attack_is_above_its_rung():
         assert one.auc.low < exact[one.rung].auc
 
 
+def test_the_first_gradient_tells_more_than_the_weights_under_a_strong_ridge():
+    gains = ridge_ladder.measure_gradient_gains(400.0, draws=5, seed=0, nodes=32)
+    assert bool((gains > 0).all())
+    first = ridge_ladder.exact_rungs(ridge_ladder.draw_rows(penalty=400.0, seed=0), seed=0, nodes=32)
+    assert float(gains[0]) == pytest.approx(first["first gradient"].auc - first["weights"].auc)
+    assert len(gains.unique()) == 5
+
+
 def test_own_thresholds_are_worth_most_on_logistic_regression():
     penalties = torch.tensor([0.1, 1.0]).double()
     found = logistic_ladder.advantages(Setting.bilevel(penalty=penalties, delta=0.5, phi=4.0))

@@ -8,6 +8,7 @@ that does not fit its labels, on which no attack here has a theory (`Margin.exis
 
 from typing import NamedTuple
 
+import torch
 from jaxtyping import Bool, Float, Int, Real
 from torch import Tensor
 
@@ -85,7 +86,7 @@ def flag_above(
 
     Source: Smorodinsky et al., Corollary 3.3, where the cut is ½. Corollary 3.5, for an attacker who knows only a lower
     bound of the margin, is the same rule with that bound for m. The other rule of Corollary 3.3, $|\Phi(x)| \approx m$,
-    is a threshold on `distance_score`.
+    is a threshold on `distance_score` or `one_sided_score`.
     """
     return size_score(outputs) > cut * margin.unsqueeze(-1)
 
@@ -123,10 +124,29 @@ def distance_score(
     r"""How close a point is to the margin: $-\bigl||\Phi(x)| - m\bigr|$, or with its label $-|y \Phi(x) - m|$.
 
     Members *equal* the margin, so this also rejects a fresh point whose output exceeds m; no threshold on $|\Phi|$ can
-    do that. Ours.
+    do that. Ours. Without labels `one_sided_score` is the better test.
     """
     sizes = size_score(outputs) if labels is None else loss_score(outputs, labels=labels)
     return -(sizes - margin.unsqueeze(-1)).abs()
+
+
+def one_sided_score(
+    outputs: Float[Tensor, "*#b t"], margin: Float[Tensor, "*#b"], *, slack: float = 0.0
+) -> Float[Tensor, "*b t"]:
+    r"""How close a point is to the margin, where a point below the margin is a stranger.
+
+    $$ s(x) = \begin{cases} \min(r, 1/r) & r \ge 1 - \text{slack} \\ r - 1 & \text{else,} \end{cases} \qquad
+       r = |\Phi(x)| / m $$
+
+    No member answers less than m, the smallest answer of all members, at any time of training. So a smaller answer
+    has a negative score, below all others; `distance_score` gives it the score of a larger answer as far away. Ours.
+
+    Args:
+        slack: by which share of m an answer may be smaller; 0 for the margin itself, more for an estimate of it.
+    """
+    sizes, level = size_score(outputs), margin.unsqueeze(-1)
+    close = torch.minimum(sizes / level, level / sizes)
+    return torch.where(sizes >= (1 - slack) * level, close, sizes / level - 1)
 
 
 def loss_score(outputs: Float[Tensor, "*#b t"], *, labels: Real[Tensor, "*#b t"]) -> Float[Tensor, "*b t"]:

@@ -9,7 +9,14 @@ from torch import Tensor
 
 from leakage.data.gaussians import gaussian
 from leakage.runtime import DTYPE
-from leakage.theory.max_margin import Optimum, cones_on_line, optimum_of_neurons, optimum_on_line, solve_cone_program
+from leakage.theory.max_margin import (
+    Cones,
+    Optimum,
+    cones_on_line,
+    optimum_of_neurons,
+    optimum_on_line,
+    solve_cone_program,
+)
 
 _FLIPPED = 0.2  # share of labels
 _KINK = 1e-5  # |p·x̃| in units of ‖p‖·‖x̃‖
@@ -74,21 +81,50 @@ def restricted_optima(
     at a point need not: there $s_{ij}$ must lie in [0, 1]. Optima that fail this are left out. Most of the `tries` fit
     no network to the labels, or give the global optimum. Points ascend.
     """
-    x, y = (values.cpu().double().numpy() for values in (points, labels))
-    cones, least, found = cones_on_line(x), optimum_on_line(points, labels).value, []
+    cones, y = _cones(points, labels)
+    least, found = optimum_on_line(points, labels).value, []
     for _ in range(tries):
         draws = torch.rand(len(cones.signs), dtype=torch.float32, generator=generator, device=generator.device)
-        chosen = (draws < share).cpu().numpy()
-        if not (cones.active[chosen] & (cones.signs[chosen, None] == y)).any(0).all():
-            continue  # some point has no active neuron of its sign
-        try:
-            weights, signs, multipliers, gap = solve_cone_program(cones.subset(chosen), y)
-        except RuntimeError:  # no certificate: these cones fit no network to the labels
-            continue
-        if _meets_conditions(cones.points, y, weights, signs, multipliers):
-            other = optimum_of_neurons(weights, signs, torch.as_tensor(multipliers).to(points), gap)
-            found += [other] if other.value > (1 + _WORSE) * least else []
+        other = _kkt_point(cones.subset((draws < share).cpu().numpy()), y, points)
+        found += [other] if other is not None and other.value > (1 + _WORSE) * least else []
     return found
+
+
+def ramp_flat_ramp(*, device: torch.device | str = "cpu") -> tuple[Float[Tensor, " 8"], Float[Tensor, " 8"], Optimum]:
+    """Eight points, their labels and a KKT point whose bounded pieces are a ramp, a flat piece and a ramp.
+
+    The flat piece is on the margin, so neither Theorem 4.2 nor Theorem 4.3 of Smorodinsky et al. has a case. The KKT
+    point is the optimum over the five cones in which neurons are active on these points with these signs of the output;
+    `restricted_optima` found it. It is no global optimum.
+    """
+    places = (-1.7202, -0.8607, -0.3775, -0.3020, 0.4038, 0.5211, 1.7761, 2.1997)
+    neurons = {(1, "00000111"), (1, "11100000"), (-1, "00000011"), (-1, "11100000"), (-1, "11111111")}
+    points = torch.tensor(places, dtype=DTYPE, device=device)
+    labels = torch.tensor([-1, -1, 1, -1, -1, 1, 1, -1], dtype=DTYPE, device=device)
+    cones, y = _cones(points, labels)
+    patterns = zip(cones.signs, cones.active, strict=True)
+    chosen = [(int(sign), "".join(str(int(one)) for one in active)) in neurons for sign, active in patterns]
+    found = _kkt_point(cones.subset(np.array(chosen)), y, points)
+    assert found is not None, "these cones have a KKT point"
+    return points, labels, found
+
+
+def _cones(points: Tensor, labels: Tensor) -> tuple[Cones, np.ndarray]:
+    x, y = (values.cpu().double().numpy() for values in (points, labels))
+    return cones_on_line(x), y
+
+
+def _kkt_point(cones: Cones, labels: np.ndarray, like: Tensor) -> Optimum | None:
+    """The optimum over the cones if it is a KKT point of the whole problem; none if it is not, or fits no labels."""
+    if not (cones.active & (cones.signs[:, None] == labels)).any(0).all():
+        return None  # some point has no active neuron of its sign
+    try:
+        weights, signs, multipliers, gap = solve_cone_program(cones, labels)
+    except RuntimeError:  # no certificate: these cones fit no network to the labels
+        return None
+    if not _meets_conditions(cones.points, labels, weights, signs, multipliers):
+        return None
+    return optimum_of_neurons(weights, signs, torch.as_tensor(multipliers).to(like), gap)
 
 
 def _meets_conditions(

@@ -67,10 +67,14 @@ def draw_rows(
     p: int = 20,
     asked: int = 40,
     noise: float = 1.0,
+    draw: int = 0,
     device: torch.device | str = "cpu",
 ) -> RidgeTargets:
-    r"""Standard normal rows with $\beta \sim N(0, I/p)$ and `asked` queried rows of the same law, for every penalty."""
-    draws = stream(seed, "ladder/rows", device)
+    r"""Standard normal rows with $\beta \sim N(0, I/p)$ and `asked` queried rows of the same law, for every penalty.
+
+    Each `draw` of one seed has rows of its own.
+    """
+    draws = stream(seed, f"ladder/rows/{draw}" if draw else "ladder/rows", device)
     others, points = gaussian((n, p), generator=draws), gaussian((asked, p), generator=draws)
     beta = gaussian((p,), generator=draws) / p**0.5
     labels = points @ beta + noise * gaussian((asked,), generator=draws)
@@ -102,6 +106,21 @@ def evaluate_rung(fine: LikelihoodRatios, coarse: LikelihoodRatios) -> Rung:
     fpr = torch.logspace(-3, 0, 61, dtype=torch.float64, device=fine.member.device)[:-1]
     curve = torch.stack([ranked.tpr_at_fpr(rate) for rate in fpr.tolist()])
     return Rung(area, abs(area - float(less.auc())) + 1e-9, fpr, curve)
+
+
+def measure_gradient_gains(
+    penalty: float, *, draws: int, seed: int, asked: int = 40, nodes: int = 96, device: torch.device | str = "cpu"
+) -> Float[Tensor, " draws"]:
+    """The AUC of the best attack on the first gradient less that on the weights, exactly, for each draw of the rows."""
+    gains = []
+    for draw in range(draws):
+        setting = draw_rows(penalty=penalty, seed=seed, asked=asked, draw=draw, device=device)
+        gradient, weights = (
+            Scores.from_groups(member=one.member.flatten(), outsider=one.outsider.flatten()).auc()
+            for one in (setting.from_first_gradient(nodes=nodes), setting.from_weights(nodes=nodes))
+        )
+        gains.append(gradient - weights)
+    return torch.stack(gains)
 
 
 def compare_with_law(
