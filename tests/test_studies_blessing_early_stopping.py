@@ -80,6 +80,31 @@ def test_splits_are_put_together_and_stopped_each_at_its_epoch(found):
         torch.testing.assert_close(at.attacks["lira"].tpr[0.05][place], found.attacks["lira"].tpr[0.05][epoch])
 
 
+def test_the_log_loss_gap_is_nothing_before_training_and_grows(found):
+    gap = early_stopping.log_loss_gap(found.kept)
+    assert gap.shape == (2, 8)
+    # 8 models of 200 + 200 log losses, which spread by less than 0.2 before training.
+    assert abs(float(gap[0].mean())) < 4 * 0.2 * (2 / 200 / 8) ** 0.5
+    assert bool((gap[1] > gap[0]).all())
+    both = early_stopping.log_loss_gap(early_stopping.stack_splits([found, found]).kept)
+    torch.testing.assert_close(both, torch.stack([gap, gap]))
+
+
+def test_the_loss_gap_leads_where_it_alone_orders_the_advantages(found):
+    both = early_stopping.stack_splits([found, found])
+    steps = torch.tensor([0.0, 1.0, 2.0], dtype=torch.float64)[:, None].expand(2, 3, 8)
+    known = both._replace(
+        attacks={"one": both.attacks["global"]._replace(advantage=steps)},
+        train_loss=torch.zeros_like(steps),
+        validation_loss=steps,
+        error=torch.tensor([0.5, 0.25, 0.5], dtype=torch.float64)[:, None].expand(2, 3, 8),
+    )
+    lead = early_stopping.lead_of_loss_gap([known], "one")
+    torch.testing.assert_close(lead, torch.ones(2, dtype=torch.float64))  # 1 less 0, of a symmetric error
+    rising = known._replace(error=1 - steps / 4)
+    torch.testing.assert_close(early_stopping.lead_of_loss_gap([rising, rising], "one"), torch.zeros(2).double())
+
+
 # A smaller experiment: are the halves fair, and are networks trained on them?
 SMALL: dict[str, Any] = dict(
     pool=120,

@@ -16,9 +16,11 @@ from leakage.trainers.logistic_regression import fit
 from reproduced.studies.blessing import logistic_models
 from reproduced.studies.blessing.logistic_models import (
     Bilevel,
+    coefficient_distances,
     draw_points,
     draw_training_sets,
     influence,
+    influence_error,
     law_distances,
     point_laws,
     simulate,
@@ -229,3 +231,31 @@ def outputs(trials):
     found = simulate_outputs(few, points, penalty=0.1, trials=trials, generator=stream(0, "law sets"), refit=True)
     solution = solve(Setting.bilevel(penalty=0.1, delta=few.delta, phi=few.phi, kappa=few.kappa))
     return found, points, point_laws(solution.law, influence(few, points, solution, penalty=0.1))
+
+
+def test_points_can_be_drawn_with_one_teachers_logit():
+    points = draw_points(ENSEMBLE, 5, generator=stream(0, "one teacher"), teacher=30.0)
+    torch.testing.assert_close(points.teacher, torch.full_like(points.teacher, 30.0))
+    assert points.labels.tolist() == [1.0] * 5  # against odds of e^30
+    expected = ENSEMBLE.strong * points.strong.square().sum(-1) + ENSEMBLE.weak * points.weak.square().sum(-1)
+    torch.testing.assert_close(points.squares, expected)
+
+
+def test_the_influence_of_a_point_tends_to_the_limits():
+    law, found = theory(ENSEMBLE, 0.1), {}
+    for n in (100, 400):
+        ensemble = Bilevel(n, n // 2, 3 * n // 2, 10.0)
+        error = influence_error(ensemble, law, penalty=0.1, points=60, trials=3, generator=stream(0, f"near {n}"))
+        assert error.shape == (60,)
+        found[n] = float(error.mean())
+    # Of the order 1/n: a quarter, with the spread of 60 squares, sqrt(2/60), in each of the two.
+    assert found[400] / found[100] == pytest.approx(0.25, rel=4 * (2 * 2 / 60) ** 0.5)
+
+
+def test_coefficients_have_their_normal_law_and_not_that_of_another_ridge():
+    solution = solve(Setting.bilevel(penalty=0.1, delta=ENSEMBLE.delta, phi=ENSEMBLE.phi, kappa=ENSEMBLE.kappa))
+    measure = partial(coefficient_distances, ENSEMBLE, solution, trials=20, generator=stream(0, "coefficients"))
+    head, tail = measure(penalty=0.1)
+    assert (head.n, tail.n) == (2000, 4000)
+    assert max(head.high, tail.high) < 0.08
+    assert min(one.low for one in measure(penalty=0.5)) > 0.08

@@ -17,6 +17,7 @@ from leakage.attacks.membership.table import ATTACKS
 from leakage.attacks.membership.trained_models import TrainedModels
 from leakage.data.membership_splits import Pairs, complementary_pairs
 from leakage.metrics.scores import FPRS, rates
+from leakage.metrics.trends import rank_correlation
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.runtime import stream
@@ -203,6 +204,30 @@ def audit_width(
         audit_losses(losses, member, partner, attacks=attacks, fprs=fprs),
         EpochLosses(some, global_thresholds(some, member, partner), member) if kept else None,
     )
+
+
+def log_loss_gap(kept: EpochLosses) -> Float64[Tensor, "*s kept models"]:
+    """Mean logarithm of the loss on outsiders less that on members; losses below 1e-6 count as 1e-6."""
+    logs, member = kept.losses.clamp_min(1e-6).log(), kept.member.unsqueeze(-3)
+    inside, outside = ((logs * side).sum(-1) / side.sum(-1) for side in (member, ~member))
+    return outside - inside
+
+
+def lead_of_loss_gap(audits: Sequence[WidthAudit], attack: str) -> Float64[Tensor, " s"]:
+    """How much better the loss gap orders an attack's advantages than the test accuracy does, for each split.
+
+    Spearman's correlation of advantage and loss gap (validation less training), less that of advantage and accuracy,
+    over all epochs of all `audits`, each of several splits; means over networks.
+    """
+    gap, accuracy, advantage = (
+        torch.cat([part.mean(-1) for part in parts], -1)
+        for parts in zip(
+            *((one.validation_loss - one.train_loss, -one.error, one.attacks[attack].advantage) for one in audits),
+            strict=True,
+        )
+    )
+    pairs = zip(advantage, gap, accuracy, strict=True)
+    return torch.tensor([rank_correlation(a, g) - rank_correlation(a, c) for a, g, c in pairs], dtype=torch.float64)
 
 
 def stack_splits(audits: Sequence[WidthAudit]) -> WidthAudit:

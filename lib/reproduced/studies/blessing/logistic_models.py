@@ -192,17 +192,19 @@ class LawDistances(NamedTuple):
     control: list[Estimate]
 
 
-def draw_points(ensemble: Bilevel, count: int, *, generator: torch.Generator) -> Points:
-    """Draw `count` points with labels, which stay fixed while training sets vary."""
+def draw_points(ensemble: Bilevel, count: int, *, generator: torch.Generator, teacher: float | None = None) -> Points:
+    """Draw `count` points with labels, which stay fixed while training sets vary; all with one `teacher` if given."""
     first = gaussian((count, 1), generator=generator)
+    if teacher is not None:
+        first = torch.full_like(first, teacher / ensemble.kappa)
     rest, weak = (
         bartlett_factor(count, columns, (), generator=generator) if count else first[:, :0]
         for columns in (ensemble.d - 1, ensemble.p - ensemble.d)
     )
     strong = torch.cat([first, rest], dim=-1)
-    teacher = ensemble.kappa * first.squeeze(-1)
+    logits = ensemble.kappa * first.squeeze(-1)
     squares = ensemble.strong * strong.square().sum(-1) + ensemble.weak * weak.square().sum(-1)
-    return Points(strong, weak, squares, teacher, _draw_labels(teacher, generator))
+    return Points(strong, weak, squares, logits, _draw_labels(logits, generator))
 
 
 def draw_training_sets(
@@ -315,6 +317,58 @@ def influence(ensemble: Bilevel, points: Points, solution: Solution, *, penalty:
     return scale / ensemble.delta * (head / a + tail * (phi - 1) / (eta * b))
 
 
+def influence_error(
+    ensemble: Bilevel, law: OutputLaw, *, penalty: float, points: int, trials: int, generator: torch.Generator
+) -> Float[Tensor, " k"]:
+    r"""Mean over training sets of $(\gamma_n(x)/\bar\gamma - 1)^2$ at each of `points` random points.
+
+    $\gamma_n(x) = x^\top (X^\top W X + \mu I)^{-1} x$ is that of one training set, $\bar\gamma$ that of the `law`
+    of the limit, to which it tends by Theorem 6.
+    """
+    fixed = draw_points(ensemble, points, generator=generator)
+    found = simulate_outputs(ensemble, fixed, penalty=penalty, trials=trials, generator=generator)
+    return (found.gamma / law.gamma - 1).square().mean(-1)
+
+
+def coefficient_distances(
+    ensemble: Bilevel,
+    solution: Solution,
+    *,
+    penalty: float,
+    trials: int,
+    generator: torch.Generator,
+    level: float = 0.95,
+) -> list[Estimate]:
+    r"""Distances of $\hat\beta_j - \alpha\beta^*_j$ from its normal law, among the strong and among the weak features.
+
+    By (13) with $\Gamma$ written out for the ensemble, the law is $N(0, v^2)$ with
+
+    $$ v_{\text{head}} = \frac{s r \sqrt\phi}{\sqrt\delta\, A}, \qquad
+       v_{\text{tail}} = \frac{s r}{\sqrt\delta\, B} \sqrt{\frac{\phi (\phi - 1)}{\eta}}, $$
+
+    A and B as in `influence`. Rows have all p features here. The distance is Kolmogorov and Smirnov's over the
+    coefficients of all models; the interval is Dvoretzky, Kiefer, Wolfowitz and Massart's, jointly for both. The
+    coefficients of one model are independent in the limit only. Source: Tan et al. (2023), Theorem 5.
+    """
+    s, phi, eta = solution.scale, ensemble.phi, ensemble.eta
+    a, b = phi + penalty * s, phi + penalty * s * (phi - 1) / eta
+    noise = s * solution.r_squared.sqrt() / ensemble.delta**0.5
+    spread = {"head": noise * phi**0.5 / a, "tail": noise * (phi * (phi - 1) / eta) ** 0.5 / b}
+    scale = torch.full((ensemble.p,), ensemble.weak**0.5, dtype=s.dtype, device=s.device)
+    scale[: ensemble.d] = ensemble.strong**0.5
+    found: dict[str, list[Tensor]] = {"head": [], "tail": []}
+    for _ in range(trials):
+        rows = gaussian((ensemble.n, ensemble.p), generator=generator) * scale
+        truth = gaussian((ensemble.d,), generator=generator)
+        truth = truth * ensemble.sigma_beta * ensemble.d**0.5 / truth.norm()
+        labels = _draw_labels(rows[:, : ensemble.d] @ truth, generator)
+        model = _require_convergence(fit(rows @ rows.mT, labels, ridge=ensemble.ridge(penalty)))
+        coefficients = rows.mT @ model.dual
+        found["head"].append((coefficients[: ensemble.d] - solution.alpha * truth) / spread["head"])
+        found["tail"].append(coefficients[ensemble.d :] / spread["tail"])
+    return [_normal_distance(torch.cat(found[part]), laws=2, level=level) for part in ("head", "tail")]
+
+
 def point_laws(law: OutputLaw, gamma: Float[Tensor, " k"]) -> OutputLaw:
     """The law of the output at each point, with the point's own γ and the other constants of the limit."""
     one = torch.ones_like(gamma)
@@ -334,12 +388,16 @@ def law_distances(found: PointOutputs, points: Points, law: OutputLaw, *, level:
     pulled = inverse_prox(found.refits, gamma, points.labels.unsqueeze(-1))
 
     def distances(outputs: Tensor) -> list[Estimate]:
-        trials = outputs.shape[-1]
-        reach = math.sqrt(math.log(2 * laws / (1 - level)) / (2 * trials))
-        gaps = [float(stats.kstest(row, "norm").statistic) for row in ((outputs - centre) / spread).cpu().numpy()]
-        return [Estimate(gap, max(0.0, gap - reach), min(1.0, gap + reach), n=trials, level=level) for gap in gaps]
+        return [_normal_distance(row, laws=laws, level=level) for row in (outputs - centre) / spread]
 
     return LawDistances(distances(found.without), distances(pulled), distances(found.refits))
+
+
+def _normal_distance(values: Float[Tensor, " n"], *, laws: int, level: float) -> Estimate:
+    """The distance of `values` from the standard normal law; the intervals of so many `laws` cover together."""
+    reach = math.sqrt(math.log(2 * laws / (1 - level)) / (2 * len(values)))
+    gap = float(stats.kstest(values.cpu().numpy(), "norm").statistic)
+    return Estimate(gap, max(0.0, gap - reach), min(1.0, gap + reach), n=len(values), level=level)
 
 
 def _draw_rows(n: int, columns: int, explicit: int, trials: int, generator: torch.Generator) -> Tensor:
