@@ -11,7 +11,7 @@ TORCH_INDEX ?=
 
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-OLDEST := _build/oldest/venv
+OLDEST := _build/oldest
 OLDEST_TORCH ?=
 NUMERICAL = $(foreach part,attacks audit coverage evaluation geometry metrics models studies theory trainers,\
   $(wildcard tests/test_$(part)*.py))
@@ -48,23 +48,25 @@ test-portable: $(READY) ## test the numbers as other processors would compute th
 	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OPENBLAS_CORETYPE=Prescott \
 	  $(BIN)/python -m pytest -q $(SIDE_BY_SIDE) --last-bits "$(SEED)" $(NUMERICAL)
 
-test-all: test test-slow test-portable ## test all of this; .ci/run does
+test-all: test test-slow test-portable test-oldest ## test all of this; .ci/run does
 
 test-site: $(READY) ## look at every page of the site that `make book` made, in a browser
 	$(BIN)/python -m pytest -q $(SIDE_BY_SIDE) tests/site
 
-# PyTorch stays as it is pinned, unless OLDEST_TORCH says otherwise: the oldest one allowed, 2.6, comes from PyPI for
-# Linux with gigabytes of CUDA only.
+# The library alone, without the book's packages: what pyproject.toml names at its oldest, all else as it is pinned. So
+# is PyTorch, unless OLDEST_TORCH says otherwise: PyPI has the oldest one allowed, 2.6, with gigabytes of CUDA only.
 test-oldest: $(READY) ## test the library with the oldest packages that pyproject.toml allows, in _build/oldest
-	mkdir -p _build/oldest
-	$(if $(OLDEST_TORCH),echo "torch==$(OLDEST_TORCH)",grep '^torch==' requirements.txt) > _build/oldest/torch.txt
-	$(BIN)/uv pip compile --quiet --no-header --no-annotate --python $(BIN)/python --extra test \
-	  --resolution lowest-direct --override _build/oldest/torch.txt --output-file _build/oldest/requirements.txt \
+	mkdir -p $(OLDEST)
+	$(if $(OLDEST_TORCH),echo "torch==$(OLDEST_TORCH)",grep '^torch==' requirements.txt) > $(OLDEST)/torch.txt
+	$(BIN)/python .ci/indirect-packages > $(OLDEST)/indirect.txt
+	$(BIN)/uv pip compile --quiet --no-header --no-annotate --python $(BIN)/python --resolution lowest-direct \
+	  --override $(OLDEST)/torch.txt --constraint $(OLDEST)/indirect.txt --output-file $(OLDEST)/requirements.txt \
 	  pyproject.toml
-	$(PYTHON) -m venv $(OLDEST)
-	$(OLDEST)/bin/python -m pip install -q -c _build/oldest/requirements.txt -e ".[test]"
-	VENV="$(CURDIR)/$(OLDEST)" $(OLDEST)/bin/python -m pytest -q $(SIDE_BY_SIDE) -o filterwarnings=default \
-	  -m "not slow" $(filter-out tests/test_studies%,$(NUMERICAL))
+	$(PYTHON) -m venv $(OLDEST)/venv
+	$(OLDEST)/venv/bin/python -m pip install -q -c $(OLDEST)/requirements.txt -c $(OLDEST)/indirect.txt -e . \
+	  beartype hypothesis psutil pytest pytest-xdist
+	$(OLDEST)/venv/bin/python -m pytest -q $(SIDE_BY_SIDE) -o filterwarnings=default -m "not slow" \
+	  $(shell grep -L reproduced $(NUMERICAL))
 
 benchmark: $(READY) ## time our algorithms against the straightforward ones
 	status=0; for name in min_norm blessing kkt_margin gradient_inversion polytopes audit growth; do \
