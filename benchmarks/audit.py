@@ -51,7 +51,7 @@ def cases(sizes: Sizes) -> Iterator[Case]:
     """All comparisons."""
     x, y = rows_of(sizes)
     attacked = LogisticRegression(max_iter=sizes.iterations)
-    inputs, _ = training.train_clones(attacked, x, y, models=sizes.models, generator=None, groups=None)
+    inputs, _ = training.train_clones(attacked, x, y, models=sizes.models, generator=None, groups=None, units=None)
     known = inputs.models
     yield likelihood_ratios(sizes, known, "lira", "fixed")
     yield likelihood_ratios(sizes, known, "own", "own")
