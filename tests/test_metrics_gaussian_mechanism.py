@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from leakage.theory import gaussian_mechanism
+from leakage.metrics import gaussian_mechanism
 from leakage.trainers import privacy_accounting
 
 NOISES = st.floats(0.1, 20)
