@@ -2,8 +2,9 @@
 
 Four functions give an `Audit`: `of_losses` takes saved losses, `of_models` trained models, `of_sklearn` a classifier
 and `of_module` a PyTorch module, which they train. `one_run` and `of_trials` bound the ε of a training with noise from
-below. Arguments are NumPy arrays, PyTorch tensors or lists. Limits of the sample appear as notes. Unusable input raises
-an error that says how to fix it. A score is larger for a likelier member.
+below; `canaries_for` says how many canaries that takes. Arguments are NumPy arrays, PyTorch tensors or lists. Limits of
+the sample appear as notes. Unusable input raises an error that says how to fix it. A score is larger for a likelier
+member.
 
 ```python
 import numpy as np
@@ -28,11 +29,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from leakage.audit.epsilon import of_trials, one_run
+from leakage.audit.epsilon import canaries_for, of_trials, one_run
 from leakage.audit.gates import Gate
 from leakage.audit.result import Audit
 
-__all__ = ["FPRS", "Audit", "Gate", "of_losses", "of_models", "of_module", "of_sklearn", "of_trials", "one_run"]
+__all__ = [
+    "FPRS", "Audit", "Gate", "canaries_for", "of_losses", "of_models", "of_module", "of_sklearn", "of_trials",
+    "one_run",
+]  # fmt: skip
 
 FPRS = (0.01, 0.001)
 """The false positive rates at which true positive rates are given."""
