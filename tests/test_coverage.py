@@ -38,6 +38,7 @@ OTHERWISE = {  # a function with intervals that has no row: why
         f"reproduced.studies.side_by_side.{name}.compare_with_law": "passes on to metrics.roc.ks_test"
         for name in ("ridge_ladder", "logistic_ladder")
     },
+    "leakage.audit.baseline.measure_baseline": "metrics.roc of scores in test_attacks_membership_row_features",
     **{f"leakage.audit.epsilon.{name}": "passes on to metrics.epsilon_bounds" for name in ("one_run", "of_trials")},
     **{
         f"leakage.audit.result.Audit.{name}": "passes on to leakage.evaluation.Evaluation.interval"
