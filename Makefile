@@ -69,7 +69,7 @@ test-oldest: $(READY) ## test the library with the oldest packages that pyprojec
 	  $(shell grep -L reproduced $(NUMERICAL))
 
 benchmark: $(READY) ## time our algorithms against the straightforward ones
-	status=0; for name in min_norm blessing kkt_margin gradient_inversion polytopes audit growth; do \
+	status=0; for name in min_norm blessing kkt_margin gradient_inversion polytopes audit peers growth; do \
 	  $(BIN)/python benchmarks/$$name.py --record || status=1; \
 	done; exit $$status
 

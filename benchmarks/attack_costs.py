@@ -48,6 +48,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--record", action="store_true", help="write the table to attack_costs.md")
     options = parser.parse_args(arguments)
     models = targets.train_models("MLP", tabular.load("digits"), points=500, models=12, name="digits", seed=0)
+    models = replace(models, features=models.rows)
     with one_thread():
         text = table(HEADS, costs(models))
     print(text)

@@ -29,6 +29,8 @@ def test_every_form_has_the_bound_of_the_metrics(form):
     assert audit.one_run(form(SCORES), form(COINS), guesses=GUESSES, delta=1e-5, level=0.9) == expected
     assert audit.one_run(form(SCORES), form(COINS), guesses=np.array(GUESSES), delta=1e-5, level=0.9) == expected
     assert expected.epsilon > 1
+    noisy = epsilon_bounds.one_run(SCORES, COINS, guesses=GUESSES, delta=1e-5, gaussian=True)
+    assert audit.one_run(form(SCORES), form(COINS), guesses=GUESSES, delta=1e-5, gaussian=True) == noisy
 
 
 def test_many_trainings_have_the_bound_of_the_metrics():
@@ -37,8 +39,16 @@ def test_many_trainings_have_the_bound_of_the_metrics():
     assert 1.5 < expected.epsilon < 2
 
 
+def test_the_canaries_that_an_epsilon_needs_are_those_of_the_metrics():
+    assert audit.canaries_for(4.0, delta=1e-5, share=0.5) == epsilon_bounds.canaries_for(4.0, delta=1e-5, share=0.5)
+
+
 def one_run(scores=SCORES, member=COINS, **named):
     return audit.one_run(scores, member, **{"guesses": GUESSES, "delta": 1e-5} | named)
+
+
+def canaries_for(epsilon, **named):
+    return audit.canaries_for(epsilon, **{"delta": 1e-5} | named)
 
 
 def of_trials(hits=(9, 10), alarms=(1, 10), **named):
@@ -62,6 +72,11 @@ def of_trials(hits=(9, 10), alarms=(1, 10), **named):
         (lambda: one_run(guesses=[(1.5, 5)]), ValueError, "`guesses` must be a whole number at least 0"),
         (lambda: one_run(delta=1.0), ValueError, "`delta` must be a number"),
         (lambda: one_run(level=0.0), ValueError, "`level` must be a number"),
+        (lambda: one_run(gaussian=True, delta=0.0), ValueError, "`delta` must be above 0 where `gaussian`"),
+        (lambda: canaries_for(1.0, gaussian=True, delta=0), ValueError, "`delta` must be above 0 where `gaussian`"),
+        (lambda: canaries_for(0.0), ValueError, "`epsilon` must be a number"),
+        (lambda: canaries_for(1.0, share=0.0), ValueError, "`share` must be a number"),
+        (lambda: canaries_for(30.0), ValueError, "that a million canaries can show, got 30"),
         (lambda: of_trials(hits=(9,)), ValueError, "`hits` must be a pair"),
         (lambda: of_trials(alarms=(1, 2, 3)), ValueError, "`alarms` must be a pair"),
         (lambda: of_trials(hits=(10, 9)), ValueError, "10 of 9; swapped"),

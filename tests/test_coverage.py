@@ -18,7 +18,7 @@ import torch
 from scipy import stats
 
 import leakage
-from leakage.metrics import epsilon_bounds, estimates, roc
+from leakage.metrics import epsilon_bounds, estimates, gaussian_mechanism, roc
 from leakage.metrics.estimates import Estimate
 from leakage.metrics.scores import Scores
 from leakage.runtime import DTYPE, stream
@@ -38,6 +38,7 @@ OTHERWISE = {  # a function with intervals that has no row: why
         f"reproduced.studies.side_by_side.{name}.compare_with_law": "passes on to metrics.roc.ks_test"
         for name in ("ridge_ladder", "logistic_ladder")
     },
+    "leakage.audit.baseline.measure_baseline": "metrics.roc of scores in test_attacks_membership_row_features",
     **{f"leakage.audit.epsilon.{name}": "passes on to metrics.epsilon_bounds" for name in ("one_run", "of_trials")},
     **{
         f"leakage.audit.result.Audit.{name}": "passes on to leakage.evaluation.Evaluation.interval"
@@ -414,6 +415,18 @@ def privacy():
 
     yield Row(
         epsilon_bounds.one_run, "40 coins", each(run, coins(40, chance), coins(40, 0.5)), truth, conservative=True
+    )
+
+    def run_noisy(noise, coin):
+        member = coin == 1
+        return ends(epsilon_bounds.one_run(member + noise, member, guesses=[(15, 15)], delta=1e-3, gaussian=True))
+
+    yield Row(
+        epsilon_bounds.one_run,
+        "60 coins with Gaussian noise",
+        each(run_noisy, lambda generator, times: normal(generator, times, 60), coins(60, 0.5)),
+        gaussian_mechanism.epsilon(1.0, 1e-3),
+        conservative=True,
     )
 
 

@@ -61,6 +61,10 @@ QUICK = {
     "attacks_membership_posterior": (),
     "attacks_membership_references": ("one_target_is_its_row_of_all_and_is_blind_to_its_own_membership",),
     "attacks_membership_rmia": (),
+    "attacks_membership_row_features": (
+        "members_that_differ_are_told_apart",
+        "positive_scores_are_above_the_median_of_outsiders",
+    ),
     "data_gaussians": ("gaussian_equivalent_rows_have_the_covariance_of_the_inputs",),
     "data_membership_splits": ("quarters_are_disjoint",),
     "data_mixtures": ("other_labels_are_coin_flips_that_know_nothing_of_the_points",),

@@ -213,8 +213,8 @@ def _check_workers(options: argparse.Namespace) -> None:
 def audit(options: argparse.Namespace) -> int:
     """Audit the losses in SCORES, an .npz file with `losses` (models, rows) and `member`.
 
-    The file may also hold target, population, correct, labels, groups, units and
-    probabilities; of one model, `members` and `outsiders` in place of `losses` and
+    The file may also hold target, population, correct, labels, groups, units, features
+    and probabilities; of one model, `members` and `outsiders` in place of `losses` and
     `member`. See `leakage.audit.of_losses`. SCORES may also be a folder with
     losses.npy, member.npy and so on.
 

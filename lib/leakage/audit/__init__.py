@@ -2,8 +2,9 @@
 
 Four functions give an `Audit`: `of_losses` takes saved losses, `of_models` trained models, `of_sklearn` a classifier
 and `of_module` a PyTorch module, which they train. `one_run` and `of_trials` bound the ε of a training with noise from
-below. Arguments are NumPy arrays, PyTorch tensors or lists. Limits of the sample appear as notes. Unusable input raises
-an error that says how to fix it. A score is larger for a likelier member.
+below; `canaries_for` says how many canaries that takes. Arguments are NumPy arrays, PyTorch tensors or lists. Limits of
+the sample appear as notes. Unusable input raises an error that says how to fix it. A score is larger for a likelier
+member.
 
 ```python
 import numpy as np
@@ -28,11 +29,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from leakage.audit.epsilon import of_trials, one_run
+from leakage.audit.epsilon import canaries_for, of_trials, one_run
 from leakage.audit.gates import Gate
 from leakage.audit.result import Audit
 
-__all__ = ["FPRS", "Audit", "Gate", "of_losses", "of_models", "of_module", "of_sklearn", "of_trials", "one_run"]
+__all__ = [
+    "FPRS", "Audit", "Gate", "canaries_for", "of_losses", "of_models", "of_module", "of_sklearn", "of_trials",
+    "one_run",
+]  # fmt: skip
 
 FPRS = (0.01, 0.001)
 """The false positive rates at which true positive rates are given."""
@@ -50,6 +54,7 @@ def of_losses(
     labels: Any = None,
     groups: Any = None,
     units: Any = None,
+    features: Any = None,
     probabilities: bool = True,
     attacks: Mapping[str, Any] | None = None,
     fprs: Sequence[float] = FPRS,
@@ -82,6 +87,9 @@ def of_losses(
         groups: another name for each row, for slices.
         units: a name for each row, such as the patient whose visit it is. Scores are averaged over the rows of a unit,
             and all numbers are then of units. Every model was trained on all rows of a unit or on none.
+        features: what an attacker knows of each row, as numbers, (rows, d); `labels` are added. With it the audit tells
+            members from outsiders without the model (`Audit.baseline`), and, where LiRA and RMIA have too few reference
+            models, compares each loss with those of outsiders with such features (quantile regression).
         probabilities: False for other losses than -log p, such as squared errors of a regression or minus the partial
             likelihood of a survival model; they may be negative. LiRA then compares the losses themselves instead of
             logits, and RMIA takes squared errors as those of Gaussian residuals.
@@ -99,6 +107,7 @@ def of_losses(
 
     more = {"target": target, "population": population, "correct": correct, "labels": labels, "groups": groups}
     more |= {"members": members, "outsiders": outsiders, "units": units, "probabilities": probabilities}
+    more |= {"features": features}
     return run_audit(validate_inputs(losses, member, **more), fprs=fprs, level=level, attacks=attacks)
 
 
@@ -155,7 +164,8 @@ def of_sklearn(
 
     Args:
         estimator: any classifier or pipeline with `fit` and `predict_proba`; it stays as it is.
-        X: rows of any kind that it takes: an array, a data frame, a sparse matrix, a list of texts.
+        X: rows of any kind that it takes: an array, a data frame, a sparse matrix, a list of texts. Numbers in arrays
+            and frames are `features` of `of_losses`; there is no baseline, since halves differ by chance only.
         y: their labels, of any type. Those that occur in one half only have probability 0 under the other's model.
         models: how many clones, an even number; LiRA and RMIA need six.
         generator: a `torch.Generator` or `numpy.random.Generator` that draws the halves; by default one with seed 0.
@@ -174,7 +184,7 @@ def of_sklearn(
     from leakage.audit.training import train_clones
 
     inputs, notes = train_clones(estimator, X, y, models=models, generator=generator, groups=groups, units=units)
-    return run_audit(inputs, fprs=fprs, level=level, notes_on_rows=notes, attacks=attacks)
+    return run_audit(inputs, fprs=fprs, level=level, notes_on_rows=notes, attacks=attacks, drawn=True)
 
 
 def of_module(
@@ -200,7 +210,7 @@ def of_module(
             where classes are 0 and 1.
         train: trains a module in place, `train(module, X, y)`, on the rows it is given. Its draws from PyTorch's global
             stream are seeded for each model. None trains all modules at once, by `recipe`; they must have no dropout.
-        X: the inputs, a tensor or an array, rows first.
+        X: the inputs, a tensor or an array, rows first; `features` as in `of_sklearn`.
         y: classes, whole numbers from 0.
         models: how many modules, an even number; LiRA and RMIA need six.
         generator: as in `of_sklearn`.
@@ -233,4 +243,4 @@ def of_module(
         folder=folder,
         recipe=recipe,
     )
-    return run_audit(inputs, fprs=fprs, level=level, notes_on_rows=notes, attacks=attacks)
+    return run_audit(inputs, fprs=fprs, level=level, notes_on_rows=notes, attacks=attacks, drawn=True)

@@ -70,3 +70,24 @@ def number_units(units: Any, rows: int) -> tuple[np.ndarray, Tensor]:
     numbers: dict[str, int] = {}
     unit = [numbers.setdefault(name, len(numbers)) for name in names.tolist()]
     return np.array([*numbers]), torch.tensor(unit)
+
+
+def to_features(values: Any, rows: int, labels: np.ndarray | None) -> Tensor | None:
+    """Numbers for each row, (rows, d), NaN where one is missing, and the number of its label; None for None."""
+    if values is None:
+        return None
+    table = to_tensor("features", values)
+    if table.ndim == 0 or len(table) != rows:
+        raise ValueError(f"`features` must have one row for each of the {rows} rows, got shape {tuple(table.shape)}.")
+    table = table.double().reshape(rows, -1)
+    if bool(table.isinf().any()):
+        raise ValueError("`features` must be finite, or NaN where a number is missing, got infinity among them.")
+    names = np.zeros(rows) if labels is None else np.unique(labels, return_inverse=True)[1]
+    return torch.cat([table, torch.from_numpy(names)[:, None].double()], dim=1)
+
+
+def numeric_features(X: Any) -> Any:
+    """X if it is an array of numbers, or the columns of numbers of a data frame; else None."""
+    if hasattr(X, "select_dtypes"):
+        X = X.select_dtypes(["number", "bool"]).to_numpy(dtype=float, na_value=np.nan)
+    return X if isinstance(X, np.ndarray) and X.dtype.kind in _DTYPES and X.ndim > 1 and X.shape[1] else None

@@ -14,11 +14,13 @@ _PAIRS = "pairs (members, outsiders), such as [(50, 50)]"
 _UNFAIR = 1e-4  # share of fair coins that are taken for unfair
 
 
-def one_run(scores: Any, member: Any, *, guesses: Any, delta: float, level: float = 0.95) -> Bound:
+def one_run(
+    scores: Any, member: Any, *, guesses: Any, delta: float, level: float = 0.95, gaussian: bool = False
+) -> Bound:
     """A lower bound on ε from one training, in which a fair coin decided for each canary whether it was trained on.
 
-    See `metrics.epsilon_bounds.one_run` for the equation. The bound is conservative: it holds at its level whatever the
-    attack is, and however the canaries depend on each other.
+    See `metrics.epsilon_bounds.one_run` for the equations. The bound is conservative: it holds at its level, whatever
+    the attack is and however the canaries depend on each other. It prints what the design could have shown at most.
 
     Args:
         scores: of the canaries alone, the rows for which a coin was thrown; larger for likelier members. Minus the loss
@@ -29,6 +31,8 @@ def one_run(scores: Any, member: Any, *, guesses: Any, delta: float, level: floa
             error.
         delta: δ of the promise, in [0, 1).
         level: the probability, at least, with which such a bound is right.
+        gaussian: compare with what one number with Gaussian noise gives away, which shows more. Only where the noise is
+            Gaussian, as in DP-SGD with many small steps: elsewhere such a bound may be wrong.
 
     Raises:
         TypeError: if `scores` or `member` hold no numbers.
@@ -51,7 +55,34 @@ def one_run(scores: Any, member: Any, *, guesses: Any, delta: float, level: floa
     pairs = [_to_pair("guesses", pair, _PAIRS) for pair in guesses]
     if wrong := [pair for pair in pairs if not 1 <= sum(pair) <= len(values)]:
         raise ValueError(f"`guesses` must be 1 to {len(values)} in sum, the number of canaries, got {wrong[0]}.")
-    return epsilon_bounds.one_run(values, coins, guesses=pairs, **_check_promise(delta, level))
+    promise = _check_promise(delta, level, gaussian)
+    return epsilon_bounds.one_run(values, coins, guesses=pairs, gaussian=gaussian, **promise)
+
+
+def canaries_for(
+    epsilon: float, *, delta: float, level: float = 0.95, share: float = 1.0, gaussian: bool = False
+) -> int:
+    """How many canaries `one_run` needs to show an ε to an attacker whose guesses are all right.
+
+    Args:
+        epsilon: the ε to be shown, above 0, in nats.
+        delta: δ of the promise, in [0, 1).
+        level: of the bound, with one pair of guesses.
+        share: how many of the canaries are guessed, in (0, 1]; an attack is rarely right about all of them.
+        gaussian: as in `one_run`.
+
+    Raises:
+        ValueError: if a number is out of its range, or a million canaries are too few.
+    """
+    epsilon = arguments.check_number("epsilon", epsilon, above=0)
+    share = arguments.check_number("share", share, above=0, most=1)
+    promise = _check_promise(delta, level, gaussian)
+    found = epsilon_bounds.canaries_for(epsilon, share=share, gaussian=gaussian, **promise)
+    if found is None:
+        raise ValueError(
+            f"`epsilon` must be one that a million canaries can show, got {epsilon:g}; take a smaller one."
+        )
+    return found
 
 
 def of_trials(hits: Any, alarms: Any, *, delta: float, level: float = 0.95) -> Bound:
@@ -89,6 +120,8 @@ def _to_pair(name: str, values: Any, rule: str) -> tuple[int, int]:
     return first, second
 
 
-def _check_promise(delta: float, level: float) -> dict[str, float]:
+def _check_promise(delta: float, level: float, gaussian: bool = False) -> dict[str, float]:
     delta = arguments.check_number("delta", delta, least=0, below=1)
+    if gaussian and not delta:
+        raise ValueError("`delta` must be above 0 where `gaussian` is set, got 0: Gaussian noise has no ε at δ = 0.")
     return {"delta": delta, "level": arguments.check_number("level", level, above=0, below=1)}

@@ -13,7 +13,7 @@ import torch
 
 from leakage import __version__, store
 from leakage.audit.gates import GateResult
-from leakage.audit.result import Audit
+from leakage.audit.result import AttackSummary, Audit
 from leakage.metrics.estimates import Estimate
 
 SCHEMA = 1
@@ -39,16 +39,9 @@ def to_json(audit: Audit, *, gates: Sequence[GateResult], source: Path | None) -
         "headline": audit.headline,
         "strongest": audit.strongest.attack,
         "attacks": [
-            {
-                "attack": row.attack,
-                "sees": row.sees,
-                "sentence": audit.evaluation.results[row.attack].attack.sentence,
-                "auc": row.auc,
-                "advantage": row.advantage,
-                "tpr": [{"fpr": fpr, **_interval(tpr)} for fpr, tpr in row.tpr.items()],
-            }
-            for row in audit.results
+            {**_summary(row), "sentence": audit.evaluation.results[row.attack].attack.sentence} for row in audit.results
         ],
+        "baseline": audit.baseline and _summary(audit.baseline),
         "records": [dict(zip(record_keys, row, strict=True)) | rates[0] for row in records.rows],
         "slices": [dict(zip(slice_keys, row, strict=True)) | rates[1] for row in audit.slices().rows],
         "gates": [asdict(gate) for gate in gates],
@@ -79,6 +72,11 @@ def describe_design(audit: Audit) -> str:
     if len(audit.targets) == 1:
         return "one target and references" if audit.models > 1 else "one model"
     return "complementary pairs" if models.partner is not None else "subsets"
+
+
+def _summary(row: AttackSummary) -> dict[str, Any]:
+    rates = [{"fpr": fpr, **_interval(tpr)} for fpr, tpr in row.tpr.items()]
+    return {"attack": row.attack, "sees": row.sees, "auc": row.auc, "advantage": row.advantage, "tpr": rates}
 
 
 def _interval(estimate: Estimate | None) -> dict[str, float | None]:

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from leakage import arguments
 from leakage.attacks.membership.trained_models import TrainedModels
-from leakage.audit.arrays import number_units, to_matrix, to_names
+from leakage.audit.arrays import number_units, to_features, to_matrix, to_names
 from leakage.audit.notes import find_single_labels
 from leakage.models.classifier import Classifier, EstimatorClassifier, ModuleClassifier
 from leakage.models.mlp import Mlp
@@ -66,6 +66,7 @@ def validate_inputs(
     labels: Any = None,
     groups: Any = None,
     units: Any = None,
+    features: Any = None,
     probabilities: bool = True,
 ) -> AuditInputs:
     """Everything checked and converted; see `audit.of_losses` for the arguments."""
@@ -78,6 +79,7 @@ def validate_inputs(
     if right is not None and right.shape != values.shape:
         raise ValueError(f"`correct` must be of the shape of `losses`, got {tuple(right.shape)}.")
     names = {"labels": to_names("labels", labels, rows), "groups": to_names("groups", groups, rows)}
+    table = to_features(features, rows, names["labels"])
     values, outside, notes = (_clip_losses if probabilities else _scale_losses)(values, outside, truths)
     inside, unit, unit_names = truths, None, None
     if units is not None:
@@ -95,6 +97,7 @@ def validate_inputs(
         targets=None if len(targets) == count else targets,
         units=unit,
         probabilities=probabilities,
+        features=table,
     )
     notes = [*notes, *find_single_labels(names["labels"], "rows" if units is None else "units")]
     return AuditInputs(models, **names, units=unit_names, notes=tuple(notes))
@@ -119,6 +122,7 @@ def inputs_from_models(models: Any, *, target: int | None, groups: Any, units: A
     correct = models.saved_correct if saved else models.correct
     more = {"population": models.population, "correct": correct, "labels": models.labels, "groups": groups}
     more |= {"units": models.units if units is None else units, "probabilities": models.probabilities}
+    more |= {"features": models.features}
     inputs = validate_inputs(losses, models.member, target=target, **more)
     if target is None and models.targets is not None:
         inputs = inputs._replace(models=dataclasses.replace(inputs.models, targets=models.targets))

@@ -63,6 +63,7 @@ class Audit:
         notes: what the design cannot show, and reservations.
         warnings: those of the notes by which the answer is likely to be wrong.
         units: the names of the units, such as patients, over which rows are averaged; None where each row is one.
+        baseline: how well features alone tell members from outsiders, which is no attack on a model; None without.
     """
 
     evaluation: Evaluation = field(repr=False)
@@ -73,6 +74,7 @@ class Audit:
     notes: tuple[str, ...]
     warnings: tuple[str, ...] = ()
     units: np.ndarray | None = None
+    baseline: AttackSummary | None = None
 
     @cached_property
     def results(self) -> tuple[AttackSummary, ...]:
@@ -140,11 +142,10 @@ class Audit:
         return self.interval(attack, tpr_name(fpr)) if is_resolvable(fpr, self.outsiders) else None
 
     def table(self) -> Table:
-        """Every attack with its intervals; a dash where the outsiders are too few."""
+        """Every attack with its intervals, and the baseline; a dash where the outsiders are too few."""
         columns = ("attack", "sees", "AUC", "advantage", *(f"TPR at {100 * fpr:g} % FPR" for fpr in self.fprs))
-        return Table(
-            columns, tuple((row.attack, row.sees, row.auc, row.advantage, *row.tpr.values()) for row in self.results)
-        )
+        rows = (*self.results, *([self.baseline] if self.baseline else []))
+        return Table(columns, tuple((row.attack, row.sees, row.auc, row.advantage, *row.tpr.values()) for row in rows))
 
     def at_least(self, metric: str) -> float:
         """What the strongest attack achieves at least, at the level of this audit.

@@ -10,6 +10,7 @@ from torch import Tensor
 from leakage import arguments
 from leakage.attacks.membership.table import ATTACKS, Attack
 from leakage.attacks.membership.trained_models import TrainedModels
+from leakage.audit.baseline import explain_baseline, measure_baseline
 from leakage.audit.inputs import AuditInputs
 from leakage.audit.notes import (
     explain_intervals,
@@ -25,10 +26,10 @@ OwnAttacks = Mapping[str, Attack | Callable[[TrainedModels], Tensor]]
 """Attacks of a user by name, as `evaluate` takes them."""
 AUDIT_ATTACKS = (
     *("loss", "sample threshold", "calibrated loss", "LiRA", "LiRA, own variance", "LiRA, offline"),
-    *("RMIA", "RMIA, offline", "gap"),
+    *("RMIA", "RMIA, offline", "quantile regression", "gap"),
 )
-"""The attacks of `ATTACKS` that need only losses and whether predictions are right. The offline form of an attack is
-used only where the online form, which is stronger, is not possible."""
+"""The attacks of `ATTACKS` that need losses, whether predictions are right, and features of the rows at most. Offline
+forms and the quantile regression are used only where online forms, stronger and quicker, are not possible."""
 
 
 def run_audit(
@@ -39,6 +40,7 @@ def run_audit(
     notes_on_rows: Sequence[str] | None = None,
     remeasure: Remeasure | None = None,
     attacks: OwnAttacks | None = None,
+    drawn: bool = False,
 ) -> Audit:
     """Run every attack that is possible on these models, and measure its success on their rows or units.
 
@@ -50,6 +52,7 @@ def run_audit(
             noted.
         remeasure: see `evaluation.Remeasure`.
         attacks: the user's own attacks, by name.
+        drawn: whether members were drawn at random, so that only chance tells them from outsiders without a model.
     """
     if isinstance(fprs, float | str):
         raise TypeError(
@@ -65,9 +68,11 @@ def run_audit(
         outsiders = fewest_outsiders(inputs.models)
         resolvable = [fpr for fpr in (*rates, *curve_fprs(outsiders)) if is_resolvable(fpr, outsiders)]
         evaluation.standard_errors([*METRICS, *dict.fromkeys(map(tpr_name, resolvable))])  # of all in one pass
+        baseline = None if drawn else measure_baseline(inputs.models, fprs=rates, level=level)
     loss = evaluation.interval("loss", interval="rows", level=level)
-    warnings = tuple(find_swapped_members(loss.low, loss.high, probabilities=inputs.models.probabilities))
-    named = {"labels": inputs.labels, "groups": inputs.groups, "units": inputs.units}
+    swapped = find_swapped_members(loss.low, loss.high, probabilities=inputs.models.probabilities)
+    warnings = (*swapped, *explain_baseline(baseline))
+    named = {"labels": inputs.labels, "groups": inputs.groups, "units": inputs.units, "baseline": baseline}
     found = Audit(evaluation, rates, level, **named, notes=(), warnings=warnings)
     notes = (
         *warnings,
@@ -102,7 +107,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def possible_attacks(models: TrainedModels) -> Mapping[str, Attack]:
-    """The attacks of an audit, without offline forms if LiRA and RMIA have enough shadow models for the online ones.
+    """The attacks of an audit, some of which are left out if LiRA and RMIA have enough shadow models to be online.
 
     Models of one split have no attack that knows shadow models: these would tell it who is a member.
     """
@@ -110,4 +115,5 @@ def possible_attacks(models: TrainedModels) -> Mapping[str, Attack]:
         return {name: ATTACKS[name] for name in AUDIT_ATTACKS if "shadow models" not in ATTACKS[name].knows}
     support = models.shadow_support
     online = support.both and min(support.members, support.outsiders) >= 2
-    return {name: ATTACKS[name] for name in AUDIT_ATTACKS if not (online and name.endswith(", offline"))}
+    weaker = [name for name in AUDIT_ATTACKS if name.endswith(", offline") or name == "quantile regression"]
+    return {name: ATTACKS[name] for name in AUDIT_ATTACKS if not (online and name in weaker)}

@@ -9,7 +9,7 @@ import numpy as np
 NEEDED = ("losses", "member")
 KNOWN = (
     *(*NEEDED, "members", "outsiders", "target", "population", "correct", "labels", "groups", "units"),
-    "probabilities",
+    *("features", "probabilities"),
 )
 _SINGLE = {"target": ("iu", "whole number, the place of a model"), "probabilities": ("b", "truth value")}
 _MOST_BYTES = 2**32  # of one array: a small damaged or hostile archive may promise any size

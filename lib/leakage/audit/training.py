@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 from tqdm import tqdm
 
 from leakage import arguments, store
-from leakage.audit.arrays import number_units, to_tensor
+from leakage.audit.arrays import number_units, numeric_features, to_tensor
 from leakage.audit.inputs import AuditInputs, logits_of_network, validate_inputs
 from leakage.audit.notes import find_duplicate_rows
 from leakage.data.membership_splits import complementary_halves
@@ -58,7 +58,8 @@ def train_clones(
         probabilities[model], correct[model] = _evaluate_clone(fitted, X, names, codes)
     with np.errstate(divide="ignore"):  # an infinite loss is what `validate_inputs` knows to be a probability of 0
         losses = -np.log(probabilities)
-    inputs = validate_inputs(losses, member, correct=correct, labels=labels, groups=groups, units=units)
+    named = {"labels": labels, "groups": groups, "units": units, "features": numeric_features(X)}
+    inputs = validate_inputs(losses, member, correct=correct, **named)
     return inputs, find_duplicate_rows(X, labels.tolist(), member)
 
 
@@ -136,7 +137,8 @@ def train_modules(
         each = tqdm(zip(member, seeds, strict=True), total=models, desc="Models", unit="model", disable=None)
         answers = [_train_one(factory, train, X, y, half, seed, folder) for half, seed in each]
         losses, correct = (torch.stack(part) for part in zip(*answers, strict=True))
-    inputs = validate_inputs(losses, member, correct=correct, labels=y, groups=groups, units=units)
+    named = {"labels": y, "groups": groups, "units": units, "features": X}
+    inputs = validate_inputs(losses, member, correct=correct, **named)
     return inputs, find_duplicate_rows(X, y.tolist(), member)
 
 

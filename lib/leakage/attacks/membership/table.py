@@ -2,7 +2,8 @@ r"""The one table of membership attacks: what each sees of the target, what else
 
 An attack takes `TrainedModels` and a generator and gives scores (targets, points): larger for likelier members, finite,
 in float64. It is blind: of `member` it uses the rows of a target's shadow models only, never the target's or its
-partner's. The order of the points tells it nothing. Nothing here trains a target, or judges an attack.
+partner's; one that knows `outsiders` is told which other points the target was not trained on. The order of the points
+tells it nothing. Nothing here trains a target, or judges an attack.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,11 +29,12 @@ from leakage.attacks.membership.calibration import calibrate_scores
 from leakage.attacks.membership.label_only import HopSkipJumpSettings
 from leakage.attacks.membership.lira import lira_of_logits
 from leakage.attacks.membership.rmia import rmia
+from leakage.attacks.membership.row_features import quantile_regression
 from leakage.attacks.membership.trained_models import NotAvailable, TrainedModels
 from leakage.geometry.polytopes import activation_pattern, jacobian_norm
 from leakage.metrics.scores import Scores
 
-Knowledge = Literal["true label", "shadow models"]
+Knowledge = Literal["true label", "shadow models", "outsiders"]
 """What an attacker may have besides the points."""
 ScoreFunction = Callable[[TrainedModels, torch.Generator], Float[Tensor, "*e targets points"]]
 
@@ -40,6 +42,7 @@ _HOP_SKIP_JUMP = HopSkipJumpSettings(iterations=2, directions=40)
 _COPIES = 32  # noisy ones of each point, for each amount of noise
 _NOISES = {"flip": (0.02, 0.05, 0.1, 0.2), "gaussian": (0.05, 0.15, 0.4, 1.0)}  # of bits; of the median gap of points
 _SLACK = 0.05  # of an estimated margin: those of networks with one recipe scatter by some hundredths
+_LEAST_OUTSIDERS = 10  # to fit quantiles to
 
 
 @dataclass(frozen=True)
@@ -194,6 +197,15 @@ def _rmia(models: TrainedModels, *, offline: bool = False) -> Float[Tensor, "*e 
     return _each_target(ratios, models)
 
 
+def _quantile_regression(models: TrainedModels) -> Float[Tensor, "targets points"]:
+    if models.features is None:
+        raise NotAvailable("needs features of the points")
+    logits, member = (models.select_targets(table) for table in (models.margins, models.member))
+    if int((~member).sum(1).min()) < _LEAST_OUTSIDERS:
+        raise NotAvailable(f"needs {_LEAST_OUTSIDERS} outsiders of each target")
+    return quantile_regression(logits, member, models.features, models.units)
+
+
 def _need_ratios(models: TrainedModels, offline: bool) -> None:
     """Two shadow models of each kind that is compared; offline every point needs one that was not trained on it."""
     models.need_shadows(members=0 if offline else 2, outsiders=2)
@@ -212,6 +224,7 @@ def _each_target(score: Callable[..., Tensor], models: TrainedModels) -> Float[T
 
 _LABEL: frozenset[Knowledge] = frozenset({"true label"})
 _SHADOWS: frozenset[Knowledge] = frozenset({"shadow models"})
+_OUTSIDERS: frozenset[Knowledge] = frozenset({"outsiders"})
 
 
 def _from_losses(score: Callable[[TrainedModels], Tensor], source: str, *, sentence: str, note: str = "") -> Attack:
@@ -302,6 +315,16 @@ ATTACKS: Mapping[str, Attack] = {
         partial(_rmia, offline=True),
         "zarifzadeh2024low",
         sentence="It is RMIA without shadow models trained on the row.",
+    ),
+    "quantile regression": Attack(
+        deterministic(_quantile_regression),
+        "loss",
+        _LABEL | _OUTSIDERS,
+        signed=True,
+        source="bertran2023scalable",
+        note="needs features of the points, and knows some outsiders",
+        sentence="It learns from outsiders which logits the model gives to rows with such features, and says by how "
+        "much the row's logit exceeds their median.",
     ),
     "ML-Leaks, network": Attack(
         _ml_leaks("NN"),

@@ -63,6 +63,7 @@ class TrainedModels:
         units: each point's unit, such as the patient of a visit, from 0; every model was trained on all points of a
             unit or on none. Scores are averaged over it, and counts are of units. None where each point is one.
         probabilities: whether losses are -log p of the true label, so that they have a logit.
+        features: what an attacker knows of each point, as numbers or NaN, for attacks that compare points.
 
     Raises:
         ValueError: if shapes do not fit, labels are not whole numbers from 0, or partners are not complementary.
@@ -79,6 +80,7 @@ class TrainedModels:
     targets: tuple[int, ...] | None = None
     units: Int[Tensor, " points"] | None = None
     probabilities: bool = True
+    features: Float[Tensor, "points d"] | None = None
 
     def __post_init__(self) -> None:
         models, count = arguments.check_truth("member", self.member, "models points").shape
@@ -92,6 +94,8 @@ class TrainedModels:
             arguments.check_whole("units", self.units, "points", points=count)
         if self.population is not None:
             arguments.check_real("population", self.population, "models z", least=0, models=models)
+        if self.features is not None:
+            arguments.check_tensor("features", self.features, "points d", points=count)
         if self.saved_losses is not None:
             arguments.check_real("losses", self.saved_losses, "*e models points", least=0, models=models, points=count)
             return
@@ -323,7 +327,7 @@ class TrainedModels:
 
     def select_points(self, order: Int[Tensor, " points"]) -> "TrainedModels":
         """These models with the points in another order, or with fewer points."""
-        rows = {name: getattr(self, name) for name in ("points", "labels", "units")}
+        rows = {name: getattr(self, name) for name in ("points", "labels", "units", "features")}
         columns = {name: getattr(self, name) for name in ("saved_losses", "saved_correct")}
         rows = {name: None if part is None else part[order] for name, part in rows.items()}
         columns = {name: None if part is None else part[..., order] for name, part in columns.items()}

@@ -7,6 +7,8 @@ import math
 
 from scipy import optimize, special
 
+_LARGEST_MU = 1e3  # whose ε is half a million
+
 
 def delta(noise: float, epsilon: float) -> float:
     r"""The smallest δ for which the mechanism is (ε, δ)-differentially private.
@@ -32,6 +34,11 @@ def epsilon(noise: float, delta: float) -> float:
     # The privacy loss is N(1/(2σ²), 1/σ²), and δ is less than the probability that it exceeds ε.
     upper = 1 / (2 * noise**2) - float(special.ndtri(delta)) / noise
     return float(optimize.brentq(_excess, 0.0, upper, args=(noise, delta), xtol=1e-12))  # pyright: ignore[reportArgumentType]
+
+
+def mu(epsilon: float, delta: float) -> float:
+    """1/σ of the mechanism that has this ε > 0 and no smaller one at this δ: the mean of its member in units of σ."""
+    return float(optimize.brentq(lambda mu: _excess(epsilon, 1 / mu, delta), 1e-9, _LARGEST_MU, xtol=1e-12))  # pyright: ignore[reportArgumentType]
 
 
 def _excess(guess: float, noise: float, target: float) -> float:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from leakage.theory import gaussian_mechanism
+from leakage.metrics import gaussian_mechanism
 from leakage.trainers import privacy_accounting
 
 NOISES = st.floats(0.1, 20)
@@ -37,3 +37,10 @@ def test_the_accountant_says_the_same_of_one_step_with_all_points():
 def test_little_noise_does_not_overflow():
     assert gaussian_mechanism.delta(0.01, 4000.0) == pytest.approx(1.0)
     assert gaussian_mechanism.epsilon(0.01, 1e-5) > 5000
+
+
+@given(st.floats(0.01, 20), st.sampled_from([1e-6, 1e-5, 1e-2]))
+def test_mu_is_one_over_the_noise(epsilon, delta):
+    assert gaussian_mechanism.epsilon(1 / gaussian_mechanism.mu(epsilon, delta), delta) == pytest.approx(
+        epsilon, rel=1e-6
+    )
