@@ -46,6 +46,8 @@ def rule_faults(module, source):
             if "seed" in placed + named and not module.startswith(SEEDED):
                 yield f"{module}.{node.name} takes a seed, not a generator"
             kinds = {name[:6] for name in placed + named if name.startswith(("member", "outsider"))}
+            if "members" in named:  # then `member` is a mask
+                placed = [name for name in placed if name != "member"]
             if len(kinds) == 2 and not node.name.startswith("_") and kinds & {name[:6] for name in placed}:
                 yield f"{module}.{node.name}: make `member` and `outsider` keyword-only"
         elif isinstance(node, ast.Attribute) and ast.unparse(node) in ASKS_FOR_A_GPU and module != "leakage.runtime":
