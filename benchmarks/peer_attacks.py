@@ -2,6 +2,8 @@
 
 It prints JSON: the CPU seconds of the attack, without the import, and what it found. Nothing of ours is imported here.
 """
+# pyright: reportMissingImports=false
+# The other tools are in an environment of their own.
 
 import json
 import logging

@@ -108,8 +108,8 @@ def compare(python: Path, sizes: Sizes) -> list[Comparison]:
             done = subprocess.run(words, capture_output=True, text=True, check=True, env=os.environ | threads)
             return json.loads(done.stdout.splitlines()[-1])
 
-        pairs = {"member": halves.member.numpy(), "partner": halves.partner.numpy()}
-        np.savez(file, x=x, labels=labels, posteriors=posteriors, targets=sizes.targets, **pairs)
+        member, partner = halves.member.numpy(), halves.partner.numpy()
+        np.savez(file, x=x, labels=labels, posteriors=posteriors, targets=sizes.targets, member=member, partner=partner)
         found = _attacks(known, np.column_stack([x, labels]), sizes.targets, theirs)
         for noise in NOISES:
             noisy, coins = _noisy_coins(noise, sizes.runs)

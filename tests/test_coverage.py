@@ -44,6 +44,7 @@ OTHERWISE = {  # a function with intervals that has no row: why
         f"leakage.audit.result.Audit.{name}": "passes on to leakage.evaluation.Evaluation.interval"
         for name in ("interval", "results")
     },
+    "reproduced.studies.blessing.logistic_models.coefficient_distances": "metrics.estimates, jointly for two laws",
     "leakage.evaluation.pooled_estimate": "passes on to metrics; where nothing leaks see test_audit_gates",
     "leakage.evaluation.mean_estimate": "of one model passes on to metrics.roc; over models see test_audit",
     **{
