@@ -64,7 +64,7 @@ test-oldest: $(READY) ## test the library with the oldest packages that pyprojec
 	  pyproject.toml
 	$(PYTHON) -m venv $(OLDEST)/venv
 	$(OLDEST)/venv/bin/python -m pip install -q -c $(OLDEST)/requirements.txt -c $(OLDEST)/indirect.txt -e . \
-	  beartype hypothesis pandas psutil pytest pytest-xdist
+	  beartype hypothesis psutil pytest pytest-xdist
 	$(OLDEST)/venv/bin/python -m pytest -q $(SIDE_BY_SIDE) -o filterwarnings=default -m "not slow" \
 	  $(shell grep -L reproduced $(NUMERICAL))
 
