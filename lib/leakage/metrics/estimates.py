@@ -50,7 +50,7 @@ class Estimate:
         return self.estimate
 
     def __format__(self, spec: str) -> str:
-        estimate, low, high = (format(number, spec or ".3f") for number in self._numbers())
+        estimate, low, high = (format(number, spec or "z.3f") for number in self._numbers())  # z: no -0.000
         return f"{estimate} [{low}, {high}]"
 
     def __str__(self) -> str:
