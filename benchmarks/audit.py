@@ -26,7 +26,7 @@ from leakage.attacks.membership.trained_models import TrainedModels
 from leakage.audit import training
 from leakage.data import datasets, tabular
 from leakage.metrics.scores import rates
-from timing import Benchmark, Case, Disagreement, Side, equal
+from timing import ROUNDING, Benchmark, Case, Disagreement, Side, equal
 
 
 @dataclass(frozen=True)
@@ -126,11 +126,12 @@ def domination(sizes: Sizes, known: TrainedModels) -> Case:
 
 
 def same_shares(ours: np.ndarray, theirs: np.ndarray) -> str:
-    """Evidence that shares of the points agree, but for one point whose ratio equals another up to rounding."""
-    points = np.abs(ours - theirs) * ours.shape[1]
-    if points.max() > 1.5:
-        raise Disagreement(f"a share differs by {points.max():.0f} points; ties explain one.")
-    return f"same shares: {int((points > 0.5).sum())} of {points.size} differ, by one point that ties"
+    """Evidence that shares of the points agree; in a thousandth of them a ratio may tie with another in rounding."""
+    apart = np.abs(ours - theirs)
+    ties = apart > ROUNDING
+    if ties.mean() > 1e-3 or apart.max() > 1.5 / ours.shape[1]:
+        raise Disagreement(f"the values differ in {int(ties.sum())} of {ties.size}, by {apart.max():.2g} at most.")
+    return f"same values: up to {ROUNDING:g}, and by one point in {int(ties.sum())} of {ties.size} that tie"
 
 
 def curves(sizes: Sizes, known: TrainedModels) -> Case:
