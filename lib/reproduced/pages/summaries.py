@@ -40,7 +40,7 @@ def tally(judgements: Sequence[Judgement]) -> str:
         for claims, name, rest in (
             (papers, "statement", f" of {many}"),
             (ours, "finding", " of ours"),
-            (slips, "claim", " that a printed text slips, counted apart"),
+            (slips, "slip", " of the printed texts, counted apart"),
         )
         if claims
     ]
