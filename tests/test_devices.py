@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 QUICK = {
     "attacks_gradient_inversion_tensor_decomposition": ("one_term_is_found_by_every_method",),
     "attacks_gradient_inversion_deep_networks": (
-        "the_top_of_a_stack_is_a_two_layer_client_of_the_features[mean-2-paired-linear]",
+        "the_top_of_a_stack_is_a_two_layer_client_of_the_features[mse_loss-2-paired-linear]",
     ),
     "attacks_gradient_inversion_server_weights": ("every_kind_has_the_moments_of_a_standard_normal",),
     "attacks_gradient_inversion_moments": (
