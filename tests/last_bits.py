@@ -21,6 +21,7 @@ _SUMS = """
     mm bmm mv dot vdot addmm addbmm baddbmm addmv addr convolution convolution_backward index_add scatter_add
     embedding_dense_backward _cdist_forward _cdist_backward _pdist_forward _pdist_backward
     _softmax _log_softmax _softmax_backward_data _log_softmax_backward_data nll_loss_forward mse_loss
+    binary_cross_entropy binary_cross_entropy_with_logits
     native_layer_norm native_layer_norm_backward native_batch_norm native_batch_norm_backward native_group_norm
     native_group_norm_backward avg_pool2d _adaptive_avg_pool2d
     _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward
@@ -34,7 +35,7 @@ _FUNCTIONS = """
     sigmoid log_sigmoid_forward log_sigmoid_backward softplus softplus_backward logaddexp logit xlogy erf erfc erfinv
     special_erfcx special_ndtr special_log_ndtr special_ndtri special_i0e special_i1e special_xlog1py lgamma digamma
     polygamma mvlgamma hypot rsqrt gelu gelu_backward silu silu_backward elu elu_backward tanh_backward
-    sigmoid_backward binary_cross_entropy binary_cross_entropy_with_logits
+    sigmoid_backward
     randn normal _standard_gamma linspace logspace pow
     """
 _FUSED = ("addcmul", "addcdiv", "lerp", "add", "sub", "rsub")  # a product and a sum, in one rounding or two
