@@ -291,6 +291,11 @@ BAD = {
         "must be losses of one model",
     ),
     "units": (lambda x, m: (x, m), {"units": [1, 2]}, "`units` must be one for each of the 400 rows"),
+    "a row without a unit": (
+        lambda x, m: (x, m),
+        {"units": [*range(ROWS - 1), None]},
+        "`units` must name the unit of every row, got none at row 399",
+    ),
     "torn units": (
         lambda x, m: (x, m),
         {"units": np.arange(ROWS) // 2},

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+_MISSING = {"None", "nan", "NaT", "<NA>", ""}  # texts of missing names: rows without one are not one person
 _DTYPES = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}
 
 
@@ -67,6 +68,11 @@ def number_units(units: Any, rows: int) -> tuple[np.ndarray, Tensor]:
     """The names of units in the order in which they appear, and the number of each row's unit."""
     names = to_names("units", units, rows)
     assert names is not None
+    if lacking := [row for row, name in enumerate(names.tolist()) if name in _MISSING]:
+        raise ValueError(
+            f"`units` must name the unit of every row, got none at row {lacking[0]}; leave such rows out, or give each "
+            "a name of its own."
+        )
     numbers: dict[str, int] = {}
     unit = [numbers.setdefault(name, len(numbers)) for name in names.tolist()]
     return np.array([*numbers]), torch.tensor(unit)
