@@ -94,6 +94,7 @@ def of_losses(
             likelihood of a survival model; they may be negative. LiRA then compares the losses themselves instead of
             logits, and RMIA takes squared errors as those of Gaussian residuals.
         attacks: attacks of your own by name, as `leakage.evaluate` takes them: {"mine": lambda models: -models.losses}.
+            Each is called again with some models left out, for the intervals, so it must read `models` alone.
         fprs: false positive rates.
         level: of the intervals.
 
