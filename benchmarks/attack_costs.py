@@ -14,8 +14,8 @@ from statistics import median
 from leakage.attacks.membership.table import ATTACKS
 from leakage.attacks.membership.trained_models import TrainedModels
 from leakage.data import tabular
-from leakage.runtime import stream
 from reproduced.claims.texts import table
+from reproduced.runtime import stream
 from reproduced.studies.side_by_side import targets
 from timing import one_thread
 

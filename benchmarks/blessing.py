@@ -17,7 +17,7 @@ from torch import Tensor
 
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.theory.logistic.limit import Setting, Solution, solve
 from leakage.theory.logistic.output_law import (
     OutputLaw,
@@ -31,6 +31,7 @@ from leakage.trainers import dp_sgd, ensembles, logistic_regression
 from leakage.trainers.ensembles import Examples, MlpEnsemble
 from leakage.trainers.svm import hard_margin
 from ordinary_models import by_modules, clipped_by_examples, drawn, explicit, machine, refits
+from reproduced.runtime import stream
 from reproduced.studies.blessing import logistic_models
 from reproduced.studies.blessing.logistic_models import Bilevel, Points, draw_points, draw_training_sets
 from reproduced.studies.blessing.support_vectors import weak_features

@@ -18,8 +18,9 @@ from leakage.attacks.gradient_inversion.own_modules.invert import invert
 from leakage.attacks.gradient_inversion.recover import recover
 from leakage.data.gaussians import gaussian, sphere
 from leakage.metrics.reconstruction import match_error
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.trainers.federated import Client, batch_gradient
+from reproduced.runtime import stream
 from timing import Benchmark, Case, Disagreement, Side, equal
 
 FOUND = 1e-6  # the error of a reconstruction that counts as a success, for both sides, where inputs have norm 1

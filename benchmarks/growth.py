@@ -22,12 +22,12 @@ from leakage.data.gaussians import gaussian
 from leakage.geometry.subdivision import subdivide
 from leakage.models import mlp
 from leakage.models.two_layer import TwoLayer
-from leakage.runtime import stream
 from leakage.theory import least_squares as least_squares_theory
 from leakage.theory.least_squares import Design, Query
 from leakage.trainers import logistic_regression, margin_flow
 from leakage.trainers.margin_flow import Descent
 from reproduced.run.book import write_json
+from reproduced.runtime import stream
 from reproduced.studies.blessing.logistic_models import Bilevel, draw_training_sets
 from reproduced.studies.polytopes import other_algorithms
 from reproduced.studies.polytopes.theorems import he_networks

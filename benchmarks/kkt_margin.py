@@ -15,10 +15,11 @@ from torch.nn.functional import softplus
 from leakage.data import mixtures
 from leakage.models import two_layer
 from leakage.models.two_layer import TwoLayer
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.theory import max_margin
 from leakage.trainers import margin_flow
 from leakage.trainers.margin_flow import Descent
+from reproduced.runtime import stream
 from reproduced.studies.kkt_margin.line_problems import draw_problem
 from reproduced.studies.kkt_margin.trained_networks import Targets, fresh_outputs, train_on_gaussians
 from timing import Benchmark, Case, Disagreement, Side, equal, same_law

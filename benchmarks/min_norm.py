@@ -14,11 +14,11 @@ from scipy import stats
 from torch import Tensor
 
 from leakage.data.gaussians import gaussian, sphere
-from leakage.runtime import stream
 from leakage.theory import least_squares as least_squares_theory
 from leakage.theory import ridge as ridge_theory
 from leakage.theory.least_squares import Design, Query
 from leakage.trainers.min_norm import nested_min_norm
+from reproduced.runtime import stream
 from reproduced.studies.min_norm import latent_space, relu_features
 from reproduced.studies.min_norm.latent_space import LatentSpace
 from timing import Benchmark, Case, Side, equal, judged, same_law

@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy, linear, pad
 from leakage.data.gaussians import gaussian
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
-from leakage.runtime import DTYPE
+from leakage.precision import DTYPE
 from leakage.trainers.ensembles import Recipe, shuffle_rows
 from reproduced.studies.blessing.logistic_models import Bilevel, Points
 

@@ -31,8 +31,8 @@ from leakage.data.membership_splits import complementary_pairs
 from leakage.metrics import gaussian_mechanism
 from leakage.metrics.epsilon_bounds import one_run
 from leakage.metrics.scores import rates
-from leakage.runtime import stream
 from reproduced.run.book import write_json
+from reproduced.runtime import stream
 from timing import ROOT, one_thread, provenance
 
 HERE = Path(__file__).parent

@@ -19,7 +19,7 @@ from leakage.geometry.rays import segment_label_change
 from leakage.geometry.subdivision import Subdivision, subdivide
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
-from leakage.runtime import stream
+from reproduced.runtime import stream
 from reproduced.studies.polytopes import other_algorithms
 from reproduced.studies.polytopes.theorems import he_networks
 from reproduced.studies.polytopes.windows import box_corners

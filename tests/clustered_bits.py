@@ -3,7 +3,7 @@
 import torch
 
 from leakage.data.tabular import LabelledData
-from leakage.runtime import stream
+from reproduced.runtime import stream
 
 
 def draw(n: int, *, features: int, classes: int, flip: float) -> LabelledData:

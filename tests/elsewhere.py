@@ -31,7 +31,7 @@ def held(thing: Any) -> Any:
     """In place of a function whose types are checked: one that computes elsewhere."""
     if inspect.isclass(thing) or (thing.__name__.startswith("__") and thing.__name__ != "__call__"):
         return thing  # it makes a record of what is given
-    if (thing.__module__, thing.__name__) == ("leakage.runtime", "stream"):
+    if (thing.__module__, thing.__name__) == ("reproduced.runtime", "stream"):
         return functools.partial(_stream, thing)
 
     @functools.wraps(thing)

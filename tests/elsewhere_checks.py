@@ -9,7 +9,7 @@ from leakage.attacks.gradient_inversion import recover
 from leakage.data.gaussians import gaussian
 from leakage.geometry.subdivision import subdivide
 from leakage.models import initialisation, mlp
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.theory.logistic import limit
 from leakage.theory.logistic.limit import Setting, solve
 from leakage.trainers import ensembles, margin_flow
@@ -17,6 +17,7 @@ from leakage.trainers.dp_sgd import PrivateRecipe
 from leakage.trainers.ensembles import Examples, ModuleEnsemble
 from leakage.trainers.federated import DeepStack
 from leakage.trainers.margin_flow import Descent
+from reproduced.runtime import stream
 from reproduced.studies.blessing import (
     logistic_models,
     private_training,

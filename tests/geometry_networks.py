@@ -6,7 +6,7 @@ from torch import Tensor
 from leakage.data.gaussians import gaussian
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
-from leakage.runtime import stream
+from reproduced.runtime import stream
 
 SQUARE = torch.tensor([[-1, -1], [1, -1], [1, 1], [-1, 1]], dtype=torch.float64)
 SHAPES = ((2, 9, 2), (2, 6, 5, 2), (2, 5, 4, 3, 3), (2, 4, 4, 4, 4, 2))

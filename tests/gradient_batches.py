@@ -6,8 +6,8 @@ import torch
 
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.data.gaussians import gaussian, sphere
-from leakage.runtime import stream
 from leakage.trainers.federated import Client, batch_gradient
+from reproduced.runtime import stream
 
 
 @dataclass(frozen=True, eq=False)

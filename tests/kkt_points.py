@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from leakage.models.two_layer import TwoLayer
-from leakage.runtime import DTYPE
+from leakage.precision import DTYPE
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@ import math
 
 import torch
 
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.theory.logistic.limit import Setting
+from reproduced.runtime import stream
 
 
 def log_uniform(low, high, count, generator):

@@ -3,8 +3,8 @@
 import torch
 
 from leakage.data.tabular import LabelledData
-from leakage.runtime import stream
 from leakage.trainers.ensembles import Recipe
+from reproduced.runtime import stream
 from reproduced.studies.polytopes.shadow_attacks import Task
 
 FEATURES = (torch.rand(480, 60, generator=stream(0, "bits")) < 0.3).float()

@@ -3,7 +3,7 @@
 import torch
 
 from leakage.data.membership_splits import complementary_pairs
-from leakage.runtime import stream
+from reproduced.runtime import stream
 
 
 def paired(models, points):

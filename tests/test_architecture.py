@@ -19,7 +19,7 @@ MODULES = {
     for path in sorted(LIBRARY.rglob("*.py"))
 }
 # The book's machinery, studies included, and the module that makes generators of seeds.
-SEEDED = ("reproduced", "leakage.runtime")
+SEEDED = "reproduced"
 ASKS_FOR_A_GPU = ("torch.cuda.is_available", "torch.cuda.device_count")
 MACHINE_PATH = re.compile(r"(?<![\w./~}])/(?:work|root|tmp|home|Users)(?:/|\b)")
 TEXTS = {"", ".bib", ".cff", ".css", ".json", ".md", ".py", ".svg", ".toml", ".yaml", ".yml"}
@@ -50,8 +50,8 @@ def rule_faults(module, source):
                 placed = [name for name in placed if name != "member"]
             if len(kinds) == 2 and not node.name.startswith("_") and kinds & {name[:6] for name in placed}:
                 yield f"{module}.{node.name}: make `member` and `outsider` keyword-only"
-        elif isinstance(node, ast.Attribute) and ast.unparse(node) in ASKS_FOR_A_GPU and module != "leakage.runtime":
-            yield f"{module} asks for a GPU: take the device from the tensors, or from leakage.runtime"
+        elif isinstance(node, ast.Attribute) and ast.unparse(node) in ASKS_FOR_A_GPU and module != "reproduced.runtime":
+            yield f"{module} asks for a GPU: take the device from the tensors, or from reproduced.runtime"
 
 
 def test_seeds_pairs_and_devices_are_where_they_belong():

@@ -9,8 +9,9 @@ from leakage.attacks.gradient_inversion import deep_networks, gradient_matching
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.data.gaussians import gaussian, sphere
 from leakage.models.activations import ACTIVATIONS, activation
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.trainers.federated import Client, DeepStack, batch_gradient, stack_features
+from reproduced.runtime import stream
 
 X = sphere(3, 10, generator=stream(0, "inputs"))
 Y = torch.tensor([1.0, 0.0, 1.0], dtype=DTYPE)

@@ -9,8 +9,9 @@ from leakage.attacks.gradient_inversion import gradient_matching
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.data.gaussians import gaussian, sphere
 from leakage.metrics.reconstruction import match_error
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.trainers.federated import Client, batch_gradient
+from reproduced.runtime import stream
 
 D = 12
 

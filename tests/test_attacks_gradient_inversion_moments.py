@@ -8,8 +8,8 @@ from leakage.attacks.gradient_inversion.moments import from_hidden, from_outputs
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.data.gaussians import gaussian
 from leakage.models.activations import activation
-from leakage.runtime import stream
 from leakage.theory.hermite import moment
+from reproduced.runtime import stream
 from reproduced.studies.gradient_inversion import step_errors
 
 D, M = 4, 300

@@ -11,8 +11,9 @@ from leakage.attacks.gradient_inversion.nonlinear_least_squares import (
 )
 from leakage.attacks.gradient_inversion.observation import Observation, misfit
 from leakage.data.gaussians import gaussian, sphere
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.trainers.federated import Client, batch_gradient
+from reproduced.runtime import stream
 
 SMOOTH = ["tanh", "sigmoid", "gelu", "silu", "softplus", "elu", "sin", "polynomial"]
 

@@ -10,8 +10,9 @@ from leakage.attacks.gradient_inversion.nonlinear_least_squares import HiddenEqu
 from leakage.attacks.gradient_inversion.observation import Observation, flatten_gradient, misfit
 from leakage.data.gaussians import gaussian, sphere
 from leakage.models.activations import ACTIVATIONS, activation
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.trainers.federated import LOSSES, Client, DeepStack, batch_gradient
+from reproduced.runtime import stream
 
 X = sphere(3, 6, generator=stream(0, "inputs"))
 Y = torch.tensor([1.0, 0.0, 1.0], dtype=DTYPE)

@@ -12,9 +12,9 @@ from leakage.attacks.gradient_inversion.own_modules.first_layer import NoRoute
 from leakage.attacks.gradient_inversion.own_modules.invert import invert
 from leakage.data.gaussians import gaussian
 from leakage.metrics.reconstruction import match_error, match_inputs
-from leakage.runtime import stream
 from leakage.trainers.federated import Client, batch_gradient
 from refusing import refused
+from reproduced.runtime import stream
 
 EXACT = {torch.float64: 1e-10, torch.float32: 2e-4}  # of inputs of length √d; rounding, and what conditions make of it
 

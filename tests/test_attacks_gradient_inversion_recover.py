@@ -16,8 +16,9 @@ from leakage.attacks.gradient_inversion.recover import input_directions, recover
 from leakage.attacks.gradient_inversion.symmetries import signs_from_labels
 from leakage.data.gaussians import gaussian, sphere
 from leakage.metrics.reconstruction import match_error
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.trainers.federated import Client, batch_gradient
+from reproduced.runtime import stream
 from reproduced.studies.gradient_inversion.gradient_symmetries import mirror
 
 EXACT = 1e-10  # the claim; measured are 1e-15 to 5e-14

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from leakage.attacks.gradient_inversion import server_weights
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
+from reproduced.runtime import stream
 
 M, D = 4096, 8
 EACH = pytest.mark.parametrize("kind", server_weights.KINDS)

@@ -11,7 +11,7 @@ from leakage.attacks.gradient_inversion import span
 from leakage.attacks.gradient_inversion.moments import Moments, from_hidden, from_outputs
 from leakage.attacks.gradient_inversion.span import from_moments, from_rows, sharpen
 from leakage.data.gaussians import gaussian, sphere
-from leakage.runtime import stream
+from reproduced.runtime import stream
 from reproduced.studies.gradient_inversion.error_laws import span_error
 
 

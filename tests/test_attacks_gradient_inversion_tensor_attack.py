@@ -10,8 +10,9 @@ from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.attacks.gradient_inversion.tensor_attack import DIRECTIONS, SOURCES, reconstruct, refit
 from leakage.data.gaussians import gaussian, sphere
 from leakage.metrics.reconstruction import match_error, match_inputs
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.trainers.federated import Client, batch_gradient
+from reproduced.runtime import stream
 from reproduced.studies.gradient_inversion.gradient_symmetries import mirror, mirror_labels
 
 ACTIVATIONS = ("tanh", "sigmoid", "relu", "leaky_relu", "gelu", "silu", "softplus", "elu", "sin", "polynomial")

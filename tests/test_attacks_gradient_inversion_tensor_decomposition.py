@@ -8,7 +8,8 @@ import torch
 
 from leakage.attacks.gradient_inversion.tensor_decomposition import assemble, decompose, joint_diagonaliser, powers
 from leakage.data.gaussians import gaussian
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
+from reproduced.runtime import stream
 from reproduced.studies.gradient_inversion.step_errors import METHODS
 
 NOISE = 0.05

@@ -16,9 +16,10 @@ from leakage.attacks.line_reconstruction import (
 )
 from leakage.data.gaussians import gaussian
 from leakage.models.two_layer import TwoLayer
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.theory.max_margin import optimum_on_line, single_neuron_optimum
 from leakage.theory.piecewise_linear import PiecewiseLinear, from_network, simplify
+from reproduced.runtime import stream
 from reproduced.studies.kkt_margin.line_problems import LABEL_LAWS, draw_problem
 from reproduced.studies.kkt_margin.line_theorems import precision_and_recall
 

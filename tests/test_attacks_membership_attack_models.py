@@ -14,8 +14,8 @@ from leakage.attacks.membership.attack_models import (
 )
 from leakage.data.gaussians import gaussian
 from leakage.metrics import roc
-from leakage.runtime import stream
 from leakage.trainers.ensembles import Recipe
+from reproduced.runtime import stream
 
 MEMBER = torch.arange(600) < 300
 QUICK = Settings(recipe=Recipe(epochs=15, batch=100, learning_rate=1e-2), trees=40)

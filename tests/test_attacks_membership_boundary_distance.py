@@ -9,7 +9,7 @@ from leakage.attacks.membership.boundary_distance import Projections, affine_dis
 from leakage.data.gaussians import gaussian, sphere
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
-from leakage.runtime import stream
+from reproduced.runtime import stream
 
 
 def halfspaces(dimension: int) -> Mlp:

@@ -8,7 +8,7 @@ import torch
 from leakage.attacks.membership.calibration import calibrate_scores
 from leakage.data.gaussians import gaussian
 from leakage.metrics import roc
-from leakage.runtime import stream
+from reproduced.runtime import stream
 
 
 def some(models: int = 8, points: int = 500) -> tuple[torch.Tensor, torch.Tensor]:

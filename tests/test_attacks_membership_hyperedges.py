@@ -11,7 +11,7 @@ from leakage.geometry.polytopes import activation_pattern, jacobian_norm
 from leakage.geometry.rays import ray_label_change
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
-from leakage.runtime import stream
+from reproduced.runtime import stream
 
 
 def strips() -> Mlp:

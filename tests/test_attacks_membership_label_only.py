@@ -10,7 +10,7 @@ from leakage.attacks.membership.label_only import HopSkipJumpSettings, hop_skip_
 from leakage.data.gaussians import gaussian
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
-from leakage.runtime import stream
+from reproduced.runtime import stream
 
 
 def first_coordinate(dimension: int, *, at: float = 0.0) -> Mlp:

@@ -8,7 +8,7 @@ import torch
 from leakage.attacks.membership import loss_threshold
 from leakage.metrics import roc
 from leakage.metrics.scores import rates
-from leakage.runtime import stream
+from reproduced.runtime import stream
 from shadow_losses import independent, paired, split_references
 
 MODELS, POINTS = 8, 60

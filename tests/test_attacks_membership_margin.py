@@ -17,7 +17,8 @@ from leakage.attacks.membership.margin import (
 from leakage.attacks.membership.posterior import label_logit
 from leakage.data.gaussians import gaussian
 from leakage.metrics import roc
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
+from reproduced.runtime import stream
 from reproduced.studies.kkt_margin.trained_networks import candidate_groups
 
 NETS, MEMBERS, FRESH = 6, 20, 900

@@ -7,7 +7,7 @@ import torch
 
 from leakage.attacks.membership import posterior
 from leakage.data.gaussians import gaussian
-from leakage.runtime import stream
+from reproduced.runtime import stream
 
 
 def test_the_largest_posteriors_come_in_order():

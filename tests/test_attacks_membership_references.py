@@ -12,7 +12,7 @@ from leakage.attacks.membership.references import reference_matrix, reference_me
 from leakage.attacks.membership.rmia import rmia
 from leakage.data.membership_splits import complementary_pairs
 from leakage.metrics.scores import Scores, rates
-from leakage.runtime import stream
+from reproduced.runtime import stream
 from shadow_losses import draw_losses, independent, paired
 
 MODELS, POINTS = 8, 50

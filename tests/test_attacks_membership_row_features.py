@@ -9,7 +9,7 @@ from scipy import special
 from leakage.attacks.membership import row_features
 from leakage.attacks.membership.row_features import quantile_regression, tell_members_apart
 from leakage.metrics.roc import auc
-from leakage.runtime import stream
+from reproduced.runtime import stream
 
 ROWS = 600
 

@@ -22,7 +22,7 @@ from leakage.audit.inputs import validate_inputs
 from leakage.data.membership_splits import complementary_halves
 from leakage.evaluation import evaluate, model_groups
 from leakage.metrics.scores import rates, round_ties
-from leakage.runtime import stream
+from reproduced.runtime import stream
 
 ROWS = 400
 ONLINE = {"loss", "sample threshold", "calibrated loss", "LiRA", "LiRA, own variance", "RMIA"}

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 import torch
 
-from leakage.runtime import stream
 from miniature import is_a_refusal
 from patience import HANGS
 from reproduced import command_line
+from reproduced.runtime import stream
 
 ROOT = Path(__file__).parents[1]
 MEMBER = (torch.rand(8, 300, generator=stream(0, "member")) < 0.5).numpy()

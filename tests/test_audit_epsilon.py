@@ -8,7 +8,7 @@ import torch
 
 from leakage import audit
 from leakage.metrics import epsilon_bounds
-from leakage.runtime import stream
+from reproduced.runtime import stream
 
 COINS = torch.rand(400, generator=stream(0, "coins")) < 0.5
 GUESSED = torch.rand(400, generator=stream(0, "told")) < 1 / (1 + math.exp(-2.0))

@@ -17,7 +17,7 @@ from leakage import audit
 from leakage.attacks.membership.trained_models import NotAvailable, TrainedModels
 from leakage.data.membership_splits import complementary_pairs
 from leakage.models.mlp import from_module
-from leakage.runtime import stream
+from reproduced.runtime import stream
 
 MODELS, POINTS, CLASSES = 6, 90, 4
 PAIRS = complementary_pairs(POINTS, MODELS, generator=stream(0, "pairs"))

@@ -23,8 +23,8 @@ from torch.utils.data import TensorDataset
 
 from leakage import audit
 from leakage.data.gaussians import gaussian
-from leakage.runtime import stream
 from leakage.trainers.ensembles import Recipe
+from reproduced.runtime import stream
 
 # ── scikit-learn classifiers ────────────────────────────────────────────────────────────────────────────────────────
 

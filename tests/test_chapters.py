@@ -75,7 +75,7 @@ import math
 
 import torch
 
-from leakage import runtime
+from reproduced import runtime
 from reproduced import figures
 from reproduced.claims.ledger import Ledger, glue
 from leakage.data import images
@@ -104,7 +104,7 @@ The attacker sees one number, at a query between 0.1 and 0.9.
 
 $$ s = \\tfrac12 $$
 
-```{{literalinclude}} /lib/leakage/runtime.py
+```{{literalinclude}} /lib/reproduced/runtime.py
 :pyobject: stream
 ```
 
@@ -222,7 +222,12 @@ BREACHES = [
     ("shown_code_fits_the_page", "mean = share(draws)", "mean = share(draws)  #" + 80 * "x", "102 characters"),
     ("cells_are_short", "mean = share(draws)\n", "mean = share(draws)\n" * 26, "28 lines, at most 25"),
     ("definitions_stand_where_code_is_explained", "mean = share", "class A: ...\nmean = share", "`A` is defined here"),
-    ("library_source_is_shown", "```{literalinclude} /lib/leakage/runtime.py\n:pyobject: stream\n```", "", "no source"),
+    (
+        "library_source_is_shown",
+        "```{literalinclude} /lib/reproduced/runtime.py\n:pyobject: stream\n```",
+        "",
+        "no source",
+    ),
     ("results_are_not_typed", "The verdicts follow.", "The advantage is 0.668.", "0.668 is typed"),
     ("every_claim_is_judged", 'judge("mini.mean"', 'judge("mini.median"', "mini.mean is declared and never judged"),
     ("every_claim_is_judged", 'judge("mini.mean"', 'judge("mini.median"', "mini.median is judged and not declared"),

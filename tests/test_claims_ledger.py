@@ -5,8 +5,8 @@ import json
 import pytest
 
 from declared import claim, declaration, save
-from leakage import runtime
 from leakage.metrics.estimates import Estimate
+from reproduced import runtime
 from reproduced.claims import ledger as claims
 from reproduced.claims import measurements
 from reproduced.claims.measurements import Exact

@@ -21,9 +21,10 @@ import leakage
 from leakage.metrics import epsilon_bounds, estimates, gaussian_mechanism, roc
 from leakage.metrics.estimates import Estimate
 from leakage.metrics.scores import Scores
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.theory.logistic.output_law import OutputLaw
 from leakage.theory.logistic.proximal_operator import prox
+from reproduced.runtime import stream
 from reproduced.studies.blessing import logistic_models, private_training
 from reproduced.studies.blessing.logistic_models import PointOutputs, Points
 from reproduced.studies.gradient_inversion import games

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from leakage.data.gaussians import bartlett_factor, chi_square, gaussian, gaussian_equivalent, sphere, standardise
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
+from reproduced.runtime import stream
 
 P_VALUE = 1e-3  # the seeds are fixed: a right law fails once in a thousand choices of seed, and then always
 

@@ -13,7 +13,7 @@ from PIL import Image
 from leakage.data import datasets, images
 from leakage.data.datasets import DataDamaged
 from leakage.data.images import balanced_split, load, parity, resize
-from leakage.runtime import stream
+from reproduced.runtime import stream
 from small_data import entry, pack, put, register, spoiled
 
 LABELS = torch.tensor([1.0] * 30 + [-1.0] * 20)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from leakage.data import membership_splits as splits
-from leakage.runtime import stream
+from reproduced.runtime import stream
 
 
 def test_pairs_are_complementary_halves():

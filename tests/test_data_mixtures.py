@@ -10,7 +10,8 @@ from leakage.data import mixtures
 from leakage.data.gaussians import gaussian
 from leakage.data.mixtures import LAWS, draw_sample, gaussian_mixture
 from leakage.metrics.roc import ks_test
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
+from reproduced.runtime import stream
 
 P_VALUE = 1e-3  # the seeds are fixed: a right law fails at one choice of seed in a thousand, and then always
 MANY = dict(rows=6, fresh=3, runs=900)

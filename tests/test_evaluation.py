@@ -16,8 +16,9 @@ from leakage.attacks.membership.trained_models import NotAvailable, TrainedModel
 from leakage.data.membership_splits import complementary_pairs
 from leakage.evaluation import evaluate
 from leakage.models.mlp import Mlp
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from refusing import refusals
+from reproduced.runtime import stream
 
 MODELS, POINTS = 6, 40
 PAIRS = complementary_pairs(POINTS, MODELS, generator=stream(0, "pairs"))

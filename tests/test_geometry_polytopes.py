@@ -10,7 +10,7 @@ from leakage.data.gaussians import gaussian
 from leakage.geometry import polytopes, rays
 from leakage.geometry.polytopes import activation_pattern, jacobian_norm, output_jacobian, output_map, row_space
 from leakage.models import mlp
-from leakage.runtime import stream
+from reproduced.runtime import stream
 from reproduced.studies.polytopes import theorems
 
 WIDTHS = [(2, 9, 2), (5, 7, 6, 3), (20, 8, 8, 8, 4)]

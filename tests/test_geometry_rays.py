@@ -11,7 +11,7 @@ from leakage.data.gaussians import gaussian
 from leakage.geometry import polytopes, rays
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
-from leakage.runtime import stream
+from reproduced.runtime import stream
 from reproduced.studies.polytopes import other_algorithms
 
 WIDTHS = [(6, 15, 3), (2, 8, 8, 8, 2), (10, 7, 9, 4)]

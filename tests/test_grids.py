@@ -11,10 +11,10 @@ import psutil
 import pytest
 import torch
 
-from leakage import runtime, store
+from leakage import store
 from leakage.metrics.estimates import Estimate
 from patience import HANGS, wait_until
-from reproduced import grids, repository
+from reproduced import grids, repository, runtime
 
 RUN = runtime.begin("ci", 0, "cpu")
 
@@ -165,7 +165,7 @@ def test_what_has_not_begun_when_a_point_fails_is_cancelled(tmp_path, notes, mon
 def test_processes_end_with_the_one_that_began_them(tmp_path):
     script = f"""
 import time
-from leakage import runtime
+from reproduced import runtime
 from reproduced import grids
 if __name__ == "__main__":
     run = runtime.begin("ci", 0, "cpu")

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from last_bits import LastBits
-from leakage.runtime import stream
+from reproduced.runtime import stream
 
 pytestmark = pytest.mark.slow
 X = torch.randn(40, 60, generator=stream(0, "numbers"), dtype=torch.float64)

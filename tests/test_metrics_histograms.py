@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from leakage.metrics.histograms import histogram_advantage, histogram_null_bias, histograms
-from leakage.runtime import stream
+from reproduced.runtime import stream
 
 
 def normal(*shape, name, scale=1.0):

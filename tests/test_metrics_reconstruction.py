@@ -7,7 +7,8 @@ import torch
 
 from leakage.data.gaussians import gaussian, sphere
 from leakage.metrics.reconstruction import match_error, match_inputs
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
+from reproduced.runtime import stream
 
 TRUTH = sphere(6, 9, generator=stream(0, "truth"))
 ORDER = torch.tensor([3, 5, 0, 1, 4, 2])

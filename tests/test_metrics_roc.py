@@ -24,7 +24,7 @@ from leakage.metrics.roc import (
     tpr_bounds,
 )
 from leakage.metrics.scores import Scores
-from leakage.runtime import stream
+from reproduced.runtime import stream
 
 repeatable = settings(max_examples=80)
 # Few distinct values, so that ties within and across the samples are the rule.

@@ -7,7 +7,7 @@ import torch
 
 from leakage.metrics import roc, scores
 from leakage.metrics.scores import Scores
-from leakage.runtime import stream
+from reproduced.runtime import stream
 
 MODELS, POINTS = 4, 130
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from leakage.metrics.trends import rank_correlation, slope, value_at_crossing
-from leakage.runtime import stream
+from reproduced.runtime import stream
 
 X = torch.tensor([1.0, 2.0, 4.0, 8.0], dtype=torch.float64)
 

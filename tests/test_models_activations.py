@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from leakage.models.activations import ACTIVATIONS, LEAKY_SLOPE, activation
-from leakage.runtime import DTYPE
+from leakage.precision import DTYPE
 
 GRID = torch.linspace(-6, 6, 120, dtype=DTYPE)  # an even count: 0, where the kinks are, is not on it
 EACH = pytest.mark.parametrize("sigma", ACTIVATIONS.values(), ids=list(ACTIVATIONS))

@@ -15,7 +15,7 @@ from leakage.data.gaussians import gaussian
 from leakage.metrics import roc
 from leakage.models import classifier
 from leakage.models.classifier import EstimatorClassifier, ModuleClassifier
-from leakage.runtime import stream
+from reproduced.runtime import stream
 
 EPSILON = torch.finfo(torch.float64).eps
 

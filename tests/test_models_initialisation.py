@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from leakage.models.initialisation import initial
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
+from reproduced.runtime import stream
 
 NORMALISED = nn.Sequential(nn.Conv2d(3, 2, 3), nn.BatchNorm2d(2))
 

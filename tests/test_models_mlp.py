@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from leakage.models import mlp
-from leakage.runtime import stream
+from reproduced.runtime import stream
 
 WIDTHS = (5, 7, 6, 3)
 

@@ -9,7 +9,8 @@ from leakage.data.gaussians import gaussian
 from leakage.metrics.roc import ks_test
 from leakage.models import two_layer
 from leakage.models.two_layer import TwoLayer, initial
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
+from reproduced.runtime import stream
 
 
 def networks(*batch, k=5, d=3):

@@ -82,7 +82,7 @@ def real_book(tmp_path):
         'ledger.judge("r.one", x=Estimate(0.5, 0.4, 0.6, 9))',
         'glue("half", "0.50")\nledger.verdicts()',
     )
-    imports = "from leakage import runtime\nfrom reproduced import figures\n"
+    imports = "from reproduced import runtime\nfrom reproduced import figures\n"
     imports += "from leakage.metrics.estimates import Estimate\nfrom reproduced.claims.ledger import Ledger, glue"
     cells = [cell(imports), cell(PARAMETERS, "parameters"), *map(cell, sources)]
     rules = "kind: figure, values: {x: W}, holds: x.high < 1, refuted: x.low > 1, expected: held"

@@ -11,10 +11,10 @@ import psutil
 import pytest
 import torch
 
-from leakage.runtime import stream
 from miniature import LEAKAGE, add_chapter, build, edit, executions, is_a_refusal, leakage, ledger, make_repository, run
 from patience import HANGS, wait_until
 from reproduced import command_line
+from reproduced.runtime import stream
 
 pytestmark = pytest.mark.slow
 CHAPTERS = ("first", "second", "third")

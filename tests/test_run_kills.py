@@ -20,7 +20,7 @@ CHAPTERS, POINTS = ("first", "second"), 4
 IMPORTS = """
 import os, IPython
 from squares import square
-from leakage import runtime
+from reproduced import runtime
 from reproduced import grids
 os.environ["LEAKAGE_PROCESSES"] = "1"  # points begin in their order
 """

@@ -5,9 +5,10 @@ import dataclasses
 import pytest
 import torch
 
-from leakage import runtime
-from leakage.runtime import DTYPE, Run, begin, check_profile, check_seed, pick_device, settings, stream
+from leakage.precision import DTYPE
 from refusing import refused
+from reproduced import runtime
+from reproduced.runtime import Run, begin, check_profile, check_seed, pick_device, settings, stream
 
 
 def draws(generator, count=8):

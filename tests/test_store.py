@@ -17,11 +17,12 @@ import pytest
 import torch
 
 import alterations
-from leakage import runtime, store
+from leakage import store
 from leakage.data.tabular import LabelledData
 from leakage.metrics import roc
 from leakage.metrics.estimates import Estimate
 from patience import HANGS
+from reproduced import runtime
 
 # ── keys of values ──────────────────────────────────────────────────────────────────────────────────────────────────
 

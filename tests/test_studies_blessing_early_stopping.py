@@ -12,8 +12,8 @@ from leakage.data.gaussians import gaussian
 from leakage.data.membership_splits import complementary_pairs
 from leakage.metrics.scores import rates
 from leakage.models.initialisation import Stack, initial
-from leakage.runtime import stream
 from leakage.trainers.ensembles import Examples, ModuleEnsemble, Recipe
+from reproduced.runtime import stream
 from reproduced.studies.blessing import early_stopping
 from reproduced.studies.blessing.early_stopping import record_training
 

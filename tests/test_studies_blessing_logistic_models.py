@@ -9,10 +9,10 @@ import torch
 from leakage.data.gaussians import gaussian
 from leakage.metrics.estimates import mean_interval
 from leakage.metrics.roc import ks_test
-from leakage.runtime import stream
 from leakage.theory.logistic.limit import Setting, solve
 from leakage.theory.logistic.output_law import OutputLaw, generalisation_error
 from leakage.trainers.logistic_regression import fit
+from reproduced.runtime import stream
 from reproduced.studies.blessing import logistic_models
 from reproduced.studies.blessing.logistic_models import (
     Bilevel,

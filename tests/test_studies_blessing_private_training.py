@@ -7,9 +7,9 @@ from functools import cache
 import pytest
 import torch
 
-from leakage.runtime import stream
 from leakage.trainers import privacy_accounting
 from leakage.trainers.dp_sgd import PrivateRecipe
+from reproduced.runtime import stream
 from reproduced.studies.blessing import private_training
 
 ERROR = torch.tensor([0.1, 0.2, 0.3, 0.2, 0.4])

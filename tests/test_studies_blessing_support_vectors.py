@@ -7,8 +7,8 @@ import torch
 
 from leakage.data.gaussians import gaussian
 from leakage.metrics.estimates import mean_interval
-from leakage.runtime import stream
 from leakage.trainers.svm import hard_margin, soft_margin
+from reproduced.runtime import stream
 from reproduced.studies.blessing import support_vectors
 from reproduced.studies.blessing.support_vectors import (
     FEATURE_MODELS,

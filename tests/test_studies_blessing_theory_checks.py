@@ -3,10 +3,11 @@
 import pytest
 import torch
 
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.theory.logistic.limit import Setting, solve
 from leakage.theory.logistic.output_law import OutputLaw, best_attack_on_point
 from logistic_points import log_uniform, of
+from reproduced.runtime import stream
 from reproduced.studies.blessing import theory_checks
 from reproduced.studies.blessing.theory_checks import (
     EQUATIONS,

@@ -9,9 +9,10 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from leakage.models.initialisation import initial
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.trainers import ensembles
 from leakage.trainers.ensembles import Examples, Recipe
+from reproduced.runtime import stream
 from reproduced.studies.blessing import transformers
 from reproduced.studies.blessing.transformers import PADDING, Transformer, TransformerEnsemble, positions
 

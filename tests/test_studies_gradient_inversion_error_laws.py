@@ -10,8 +10,9 @@ from leakage.attacks.gradient_inversion.moments import from_hidden, from_outputs
 from leakage.attacks.gradient_inversion.span import from_moments
 from leakage.data.gaussians import gaussian
 from leakage.models.activations import activation
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.theory.hermite import moment
+from reproduced.runtime import stream
 from reproduced.studies.gradient_inversion.error_laws import (
     contracted_tilt,
     hidden_tilt,

@@ -11,8 +11,9 @@ from leakage.attacks.gradient_inversion.observation import Observation, Reconstr
 from leakage.attacks.gradient_inversion.tensor_attack import reconstruct
 from leakage.data.gaussians import sphere
 from leakage.metrics.estimates import mean_interval
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.trainers.federated import Client, batch_gradient
+from reproduced.runtime import stream
 from reproduced.studies.gradient_inversion.games import (
     Game,
     attack_errors,

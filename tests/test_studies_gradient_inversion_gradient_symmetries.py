@@ -6,8 +6,9 @@ import torch
 from leakage.attacks.gradient_inversion.symmetries import symmetries
 from leakage.data.gaussians import gaussian, sphere
 from leakage.models.activations import ACTIVATIONS, activation
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.trainers.federated import Client, batch_gradient
+from reproduced.runtime import stream
 from reproduced.studies.gradient_inversion import gradient_symmetries as twins
 
 D, B = 8, 3

@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
+from reproduced.runtime import stream
 from reproduced.studies.gradient_inversion import image_pairs
 
 CLASSES = torch.arange(40) % 4

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from leakage.runtime import DTYPE
+from leakage.precision import DTYPE
 from leakage.theory import hermite
 from reproduced.studies.gradient_inversion.games import Game, draw_round
 from reproduced.studies.gradient_inversion.step_errors import (

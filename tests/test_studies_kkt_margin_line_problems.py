@@ -6,9 +6,9 @@ import math
 import pytest
 import torch
 
-from leakage.runtime import stream
 from leakage.theory import kkt, piecewise_linear
 from leakage.theory.max_margin import optimum_on_line
+from reproduced.runtime import stream
 from reproduced.studies.kkt_margin import line_theorems
 from reproduced.studies.kkt_margin.line_problems import LABEL_LAWS, draw_problem, ramp_flat_ramp, restricted_optima
 

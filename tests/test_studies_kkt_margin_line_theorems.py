@@ -11,9 +11,10 @@ import torch
 
 from leakage.data.gaussians import gaussian
 from leakage.models.two_layer import TwoLayer
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.theory.max_margin import optimum_on_line
 from leakage.theory.piecewise_linear import Margins, PiecewiseLinear, from_network, simplify
+from reproduced.runtime import stream
 from reproduced.studies.kkt_margin import line_theorems as facts
 from reproduced.studies.kkt_margin.line_problems import LABEL_LAWS, draw_problem
 from reproduced.studies.kkt_margin.line_theorems import figure_6, norm_derivative, shift_kink

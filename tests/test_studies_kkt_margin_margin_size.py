@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import softplus
 
-from leakage.runtime import DTYPE
+from leakage.precision import DTYPE
 from reproduced.studies.kkt_margin.margin_size import (
     PRINTED_PEAK,
     bounded_margin_ratio,

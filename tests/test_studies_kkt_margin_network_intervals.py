@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from leakage.metrics.estimates import clopper_pearson
-from leakage.runtime import DTYPE
+from leakage.precision import DTYPE
 from reproduced.studies.kkt_margin import network_intervals
 
 

@@ -8,8 +8,9 @@ import torch
 
 from leakage.data.mixtures import LAWS, draw_sample
 from leakage.metrics.trends import slope
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.theory.kkt import InnerProducts, activation_lower_bound, activation_upper_bound, output_bound
+from reproduced.runtime import stream
 from reproduced.studies.kkt_margin.theorem_bounds import (
     STAGES,
     LearnableCase,

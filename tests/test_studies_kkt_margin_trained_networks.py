@@ -13,9 +13,10 @@ from leakage.data.gaussians import gaussian
 from leakage.data.images import load
 from leakage.metrics.roc import ks_test
 from leakage.models import two_layer
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.trainers import margin_flow
 from leakage.trainers.margin_flow import Descent
+from reproduced.runtime import stream
 from reproduced.studies.kkt_margin.trained_networks import (
     NETWORKS,
     Convolutional,

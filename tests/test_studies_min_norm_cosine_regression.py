@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from leakage.data.gaussians import gaussian
-from leakage.runtime import stream
 from leakage.theory.gaussian_mixtures import total_variation
+from reproduced.runtime import stream
 from reproduced.studies.min_norm import cosine_regression
 from reproduced.studies.min_norm.cosine_regression import (
     Cosines,

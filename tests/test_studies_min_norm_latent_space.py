@@ -7,8 +7,8 @@ import torch
 from scipy.stats import ks_2samp
 
 from leakage.data.gaussians import gaussian, sphere
-from leakage.runtime import stream
 from leakage.theory.gaussian_mixtures import ScaleMixture, total_variation
+from reproduced.runtime import stream
 from reproduced.studies.min_norm import latent_space
 from reproduced.studies.min_norm.latent_space import LatentSpace, member_variances, outsider_variances
 

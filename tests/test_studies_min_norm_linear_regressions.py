@@ -6,9 +6,10 @@ from scipy import stats
 
 from leakage.data.gaussians import gaussian
 from leakage.metrics import estimates
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.theory import least_squares, ridge
 from leakage.theory.least_squares import Design, Query
+from reproduced.runtime import stream
 from reproduced.studies.min_norm import linear_regressions
 from reproduced.studies.min_norm.linear_regressions import point_quadrature, ridge_predictions, trained_predictions
 

@@ -5,7 +5,8 @@ import torch
 from scipy import stats
 
 from leakage.data.gaussians import gaussian
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
+from reproduced.runtime import stream
 from reproduced.studies.min_norm import random_features
 from reproduced.studies.min_norm.random_features import (
     LabelWeights,

@@ -7,9 +7,9 @@ import torch
 from scipy.stats import ks_2samp
 
 from leakage.data.gaussians import gaussian
-from leakage.runtime import stream
 from leakage.theory.gaussian_mixtures import ScaleMixture, total_variation
 from leakage.theory.least_squares import Design
+from reproduced.runtime import stream
 from reproduced.studies.min_norm import relu_features
 from reproduced.studies.min_norm.relu_features import member_variances, outsider_variances
 

@@ -12,7 +12,7 @@ from leakage.data.gaussians import gaussian
 from leakage.geometry.polytopes import output_map, smooth_pattern
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
-from leakage.runtime import stream
+from reproduced.runtime import stream
 from reproduced.studies.polytopes import boundary_attacks
 from reproduced.studies.polytopes.boundary_attacks import WalkSettings, walk_to_boundary
 from reproduced.studies.polytopes.shadow_attacks import AttackedNetwork, TargetAndShadow

@@ -5,8 +5,8 @@ import torch
 
 from leakage.geometry.decision_boundary import decision_boundary
 from leakage.geometry.subdivision import subdivide
-from leakage.runtime import stream
 from leakage.trainers.ensembles import Recipe
+from reproduced.runtime import stream
 from reproduced.studies.polytopes import clusters_2d
 from reproduced.studies.polytopes.clusters_2d import ClusterTask, Layout, MeasurementPlan
 from reproduced.studies.polytopes.windows import unit_square

@@ -9,7 +9,7 @@ import noise_labels
 from geometry_networks import one_layer, points
 from leakage.geometry.subdivision import subdivide
 from leakage.models.mlp import Mlp
-from leakage.runtime import stream
+from reproduced.runtime import stream
 from reproduced.studies.polytopes import data_planes
 from reproduced.studies.polytopes.shadow_attacks import AttackedNetwork
 from reproduced.studies.polytopes.windows import unit_square

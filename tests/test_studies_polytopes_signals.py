@@ -10,7 +10,7 @@ from leakage.attacks.membership import hyperedges
 from leakage.data.gaussians import gaussian
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
-from leakage.runtime import stream
+from reproduced.runtime import stream
 from reproduced.studies.polytopes import signals
 
 

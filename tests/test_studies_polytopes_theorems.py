@@ -9,7 +9,7 @@ from geometry_networks import SQUARE, network, points
 from leakage.data.gaussians import gaussian
 from leakage.geometry.subdivision import subdivide
 from leakage.models import mlp
-from leakage.runtime import stream
+from reproduced.runtime import stream
 from reproduced.studies.polytopes import theorems
 
 

@@ -11,9 +11,9 @@ from leakage.data import tabular
 from leakage.evaluation import evaluate
 from leakage.metrics import gaussian_mechanism
 from leakage.metrics.estimates import Estimate
-from leakage.runtime import stream
 from leakage.theory.logistic.limit import Setting
 from leakage.theory.logistic.output_law import average_advantage, best_loss_threshold
+from reproduced.runtime import stream
 from reproduced.studies.side_by_side import comparisons, epsilons, logistic_ladder, ridge_ladder, targets
 
 DATA = noise_labels.NOISE

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from leakage.metrics import roc
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.theory import gaussian_mixtures, least_squares, two_gaussians
 from leakage.theory.gaussian_mixtures import (
     GaussianMixture,
@@ -23,6 +23,7 @@ from leakage.theory.gaussian_mixtures import (
     total_variation,
 )
 from leakage.theory.least_squares import Design, Query
+from reproduced.runtime import stream
 
 P_VALUE = 1e-3  # the seeds are fixed: a right law fails once in a thousand choices of seed, and then always
 repeatable = settings(max_examples=40)

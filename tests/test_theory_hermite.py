@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from leakage.models.activations import ACTIVATIONS, activation
-from leakage.runtime import DTYPE
+from leakage.precision import DTYPE
 from leakage.theory.hermite import ORDERS, gaussian_mean, moment, recovery_moments, weight_ratio
 
 ROOT_2PI = math.sqrt(2 * math.pi)

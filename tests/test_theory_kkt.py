@@ -12,7 +12,7 @@ from last_bits import LastBits
 from leakage.data.gaussians import gaussian
 from leakage.data.mixtures import draw_sample
 from leakage.models.two_layer import TwoLayer, initial
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.theory.kkt import (
     InnerProducts,
     activation_lower_bound,
@@ -23,6 +23,7 @@ from leakage.theory.kkt import (
 )
 from leakage.theory.max_margin import optimum_on_line
 from leakage.trainers.margin_flow import Descent, train
+from reproduced.runtime import stream
 from reproduced.studies.kkt_margin.line_problems import draw_problem
 
 POINT = Symmetric()

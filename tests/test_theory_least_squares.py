@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from leakage.data.gaussians import gaussian
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.theory import least_squares, two_gaussians
 from leakage.theory.gaussian_mixtures import power, threshold_advantage, thresholds, total_variation
 from leakage.theory.least_squares import (
@@ -33,6 +33,7 @@ from leakage.theory.least_squares import (
     total_variations,
     widths_within_budget,
 )
+from reproduced.runtime import stream
 
 P_VALUE = 1e-3  # the seeds are fixed: a right law fails once in a thousand choices of seed, and then always
 TRIALS = 20_000

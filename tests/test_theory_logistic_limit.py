@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from leakage.runtime import DTYPE
+from leakage.precision import DTYPE
 from leakage.theory.logistic.limit import (
     TOLERANCE,
     Setting,

@@ -8,7 +8,7 @@ from scipy import integrate, special
 
 from leakage.data.gaussians import gaussian
 from leakage.metrics.roc import best_advantage
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.theory.logistic.limit import Setting, solve
 from leakage.theory.logistic.output_law import (
     OutputLaw,
@@ -25,6 +25,7 @@ from leakage.theory.logistic.output_law import (
 )
 from leakage.theory.logistic.proximal_operator import loss, prox
 from logistic_points import log_uniform, of, random_settings
+from reproduced.runtime import stream
 
 LAW = solve(Setting.bilevel(penalty=0.1, delta=5 / 3, phi=3.0, kappa=10.0)).law
 PAPER = solve(Setting.bilevel(penalty=0.1, delta=1 / 6, phi=3.0, kappa=50.0)).law

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from leakage.runtime import DTYPE
+from leakage.precision import DTYPE
 from leakage.theory.logistic.proximal_operator import curvature, inverse_prox, loss, prox
 from logistic_points import of
 

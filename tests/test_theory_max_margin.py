@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from leakage.data.gaussians import gaussian
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.theory.max_margin import optimum_of_independent_points, optimum_on_line, single_neuron_optimum
+from reproduced.runtime import stream
 from reproduced.studies.kkt_margin.line_problems import LABEL_LAWS, draw_problem
 
 EXAMPLE = torch.tensor([-3.0, 1, 2, 7], dtype=DTYPE), torch.tensor([-1.0, 1, -1, 1], dtype=DTYPE)

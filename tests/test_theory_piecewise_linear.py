@@ -7,8 +7,9 @@ import torch
 
 from leakage.data.gaussians import gaussian
 from leakage.models.two_layer import TwoLayer
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.theory.piecewise_linear import Margins, PiecewiseLinear, from_network, simplify
+from reproduced.runtime import stream
 
 LINE = torch.linspace(-9, 9, 1001, dtype=DTYPE)
 

@@ -10,7 +10,7 @@ from scipy import integrate, stats
 from scipy.stats import ks_2samp
 
 from leakage.data.gaussians import chi_square, gaussian
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.theory import least_squares, ridge
 from leakage.theory.gaussian_mixtures import total_variation
 from leakage.theory.least_squares import Design, Query
@@ -25,6 +25,7 @@ from leakage.theory.ridge import (
     variance_ratio,
     zero_advantage_penalty,
 )
+from reproduced.runtime import stream
 
 WIDE = Design(1000, 10**7)  # Figure 3 of Tan et al. (2022): ψ = 10⁴
 PENALTIES = torch.logspace(-6, 8, 400, dtype=DTYPE)

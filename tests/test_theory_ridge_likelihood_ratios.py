@@ -8,8 +8,8 @@ from torch.distributions import MultivariateNormal
 
 from leakage.data.gaussians import gaussian
 from leakage.metrics.scores import Scores
-from leakage.runtime import stream
 from leakage.theory.ridge_likelihood_ratios import RidgeTargets
+from reproduced.runtime import stream
 
 N, P, ASKED = 12, 4, 3
 DRAWS = stream(0, "evidence")

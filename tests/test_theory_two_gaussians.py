@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from leakage.runtime import DTYPE
+from leakage.precision import DTYPE
 from leakage.theory.two_gaussians import advantage, power, threshold
 
 repeatable = settings(max_examples=150)

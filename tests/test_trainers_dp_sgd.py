@@ -9,10 +9,10 @@ from torch.nn.functional import cross_entropy
 
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
-from leakage.runtime import stream
 from leakage.trainers import dp_sgd
 from leakage.trainers.dp_sgd import PrivateRecipe
 from leakage.trainers.ensembles import Examples
+from reproduced.runtime import stream
 
 MODELS, SETTINGS, BATCH = 3, 2, 7
 

@@ -13,9 +13,10 @@ from torch.nn.functional import cross_entropy
 from leakage.data.gaussians import gaussian
 from leakage.models import mlp
 from leakage.models.initialisation import Stack, initial
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.trainers import ensembles
 from leakage.trainers.ensembles import Examples, MlpEnsemble, ModuleEnsemble, Recipe, shuffle_rows
+from reproduced.runtime import stream
 
 WIDTHS = (6, 9, 8, 4)
 MODELS, POINTS, OWN = 3, 50, 22

@@ -5,7 +5,7 @@ import torch
 
 from leakage.data.gaussians import gaussian, sphere
 from leakage.models.activations import ACTIVATIONS, activation
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.trainers.federated import (
     LOSSES,
     Client,
@@ -15,6 +15,7 @@ from leakage.trainers.federated import (
     stack_features,
     stack_gain,
 )
+from reproduced.runtime import stream
 
 POINTS = sphere(5, 7, generator=stream(0, "inputs"))
 HIDDEN = gaussian((11, 7), generator=stream(0, "weights"))

@@ -7,9 +7,9 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from leakage.data.gaussians import gaussian
-from leakage.runtime import stream
 from leakage.trainers import logistic_regression
 from leakage.trainers.logistic_regression import fit, leave_one_out, predict_with_point, train_with_point
+from reproduced.runtime import stream
 
 
 def problem(batch, n, p, name):

@@ -14,8 +14,9 @@ from torch.nn.functional import softplus
 
 from leakage.data.gaussians import gaussian
 from leakage.models.two_layer import TwoLayer, initial
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.trainers.margin_flow import Descent, log_loss, loss_shares, train, train_module
+from reproduced.runtime import stream
 
 PLAIN = Descent(steps=1000, learning_rate=0.05)
 NORMALISED = Descent(steps=1000, stability=0.3, growth=0.02)

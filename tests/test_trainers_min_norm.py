@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from leakage.data.gaussians import gaussian
-from leakage.runtime import stream
 from leakage.trainers.min_norm import nested_min_norm, nested_weights
+from reproduced.runtime import stream
 
 WIDTHS = [1, 3, 7, 8, 9, 12, 30]
 

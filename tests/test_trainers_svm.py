@@ -8,9 +8,9 @@ import torch
 from sklearn.svm import SVC
 
 from leakage.data.gaussians import gaussian
-from leakage.runtime import stream
 from leakage.trainers import svm
 from leakage.trainers.svm import hard_margin, soft_margin
+from reproduced.runtime import stream
 
 
 def problem(batch, n, p, name):

@@ -11,8 +11,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from leakage import runtime
 from patience import HANGS
+from reproduced import runtime
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent

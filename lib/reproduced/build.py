@@ -16,7 +16,8 @@ from typing import Any
 
 from nbformat import NotebookNode
 
-from leakage import runtime, store
+from leakage import store
+from reproduced import runtime
 from reproduced.pages import render as pages
 from reproduced.pages.ledgers import ChapterFindings, read_ledger, read_ledgers
 from reproduced.pages.summaries import verdict_counts

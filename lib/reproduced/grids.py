@@ -20,8 +20,8 @@ import torch
 from tqdm import tqdm
 
 from leakage import store
-from leakage.runtime import Run
 from reproduced import repository
+from reproduced.runtime import Run
 
 store.digest_library()  # now, while the code that runs is the code on disk
 

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from leakage import runtime, store
+from leakage import store
+from reproduced import runtime
 from reproduced.build import CELL_SECONDS, check, hold_build_folder, mark_build_folder
 from reproduced.claims import measurements
 from reproduced.claims.declarations import NOT_RUN

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage.runtime import DTYPE
+from leakage.precision import DTYPE
 
 
 def gaussian(size: tuple[int, ...], *, generator: torch.Generator) -> Tensor:

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage.runtime import DTYPE
+from leakage.precision import DTYPE
 
 _CHUNK = 2**20  # points times atoms evaluated at once
 _SCALE_GRID = 384  # log-spaced points of |y| at which the sign of the density difference is computed

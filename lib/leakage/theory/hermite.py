@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage.runtime import DTYPE
+from leakage.precision import DTYPE
 
 ORDERS = range(5)
 """The orders of the moments."""

@@ -27,7 +27,7 @@ from scipy.optimize import root_scalar
 from torch import Tensor
 
 from leakage.data.gaussians import chi_square, gaussian
-from leakage.runtime import DTYPE
+from leakage.precision import DTYPE
 from leakage.theory import two_gaussians
 from leakage.theory.gaussian_mixtures import Laws, ScaleMixture, total_variation
 

@@ -31,7 +31,7 @@ from scipy.optimize import nnls
 from torch import Tensor
 
 from leakage.models.two_layer import TwoLayer
-from leakage.runtime import DTYPE
+from leakage.precision import DTYPE
 
 _IDLE = 1e-6  # multipliers below this share of their sum count as 0
 _ROUNDING = 1e-10  # of a gap

@@ -14,7 +14,7 @@ from jaxtyping import Float, Real
 from torch import Tensor
 
 from leakage.data.gaussians import chi_square, gaussian
-from leakage.runtime import DTYPE
+from leakage.precision import DTYPE
 from leakage.theory import two_gaussians
 from leakage.theory.gaussian_mixtures import Laws, ScaleMixture
 from leakage.theory.least_squares import Design, Query, sample_unexplained_variance, sample_unused_direction

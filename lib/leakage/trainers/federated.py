@@ -20,7 +20,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, mse_loss, soft
 
 from leakage.models import activations
 from leakage.models.activations import Activation
-from leakage.runtime import DTYPE
+from leakage.precision import DTYPE
 
 
 class Client(nn.Module):

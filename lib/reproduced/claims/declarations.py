@@ -15,10 +15,10 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, Field, FiniteFloat, ValidationError, WithJsonSchema, model_validator
 
 from leakage import arguments
-from leakage.runtime import PROFILES
 from reproduced.claims import measurements
 from reproduced.claims.measurements import Measurement
 from reproduced.claims.rules import Rule
+from reproduced.runtime import PROFILES
 
 # What a claim is; the first four are the papers' own, an erratum is a slip of the text (held if it is one).
 Kind = Literal["theorem", "figure", "experiment", "method", "erratum", "ours"]

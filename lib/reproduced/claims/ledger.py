@@ -20,7 +20,7 @@ from reproduced.claims.texts import NOT_JUDGED, Table
 from reproduced.repository import find_root
 
 if TYPE_CHECKING:
-    import leakage.runtime  # and with it PyTorch, which nobody needs who collects what was judged
+    import reproduced.runtime  # and with it PyTorch, which nobody needs who collects what was judged
 
 JUDGEMENT_KEY = "claim"  # key of a record in the metadata of an output
 _GLUED = "application/papermill.record/"  # where myst-nb looks for glued outputs
@@ -35,7 +35,7 @@ class Ledger:
         book: the folder with `claims/` and with `records/`, of runs at full scale; that of the repository by default.
     """
 
-    def __init__(self, chapter: str, run: "leakage.runtime.Run", *, book: Path | None = None) -> None:
+    def __init__(self, chapter: str, run: "reproduced.runtime.Run", *, book: Path | None = None) -> None:
         book = book or find_root() / "book"
         self._declared, record = load(book / "claims" / f"{chapter}.yml"), book / "records" / f"{chapter}.json"
         self._full_scale = json.loads(record.read_text("utf-8")) if record.is_file() else {}

@@ -180,7 +180,7 @@ def parameters(options: Mapping[str, Any], pairs: Iterable[str]) -> dict[str, An
             raise UserError(f"`{name}` is given twice.")
         is_number = isinstance(STANDARD[name], int) and re.fullmatch("[+-]?[0-9]{1,20}", text)
         given[name] = int(text) if is_number else text
-    from leakage import runtime  # and with it PyTorch, which nobody needs who executes nothing
+    from reproduced import runtime  # and with it PyTorch, which nobody needs who executes nothing
 
     chosen = STANDARD | given
     try:

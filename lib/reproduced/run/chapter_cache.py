@@ -225,7 +225,7 @@ def execution_provenance(book: Book, device: str) -> dict[str, Any]:
 
 def machine_provenance(device: str) -> dict[str, Any]:
     """Device, processor and versions of what is executed in this process or one like it."""
-    from leakage import runtime  # and with it PyTorch, which nobody needs who shows what was executed
+    from reproduced import runtime  # and with it PyTorch, which nobody needs who shows what was executed
 
     chosen = runtime.pick_device(device)
     kind = store.device_kind(chosen)

@@ -21,10 +21,11 @@ from typing import Any
 from distributed import Client, LocalCluster, get_worker
 from packaging.requirements import Requirement
 
-from leakage import evaluation, runtime, store
+from leakage import evaluation, store
 from leakage.audit import run, scores_file
 from leakage.audit.inputs import validate_inputs
 from leakage.evaluation import Means
+from reproduced import runtime
 from reproduced.repository import UserError
 from reproduced.run import chapter_cache
 from reproduced.run.book import Book

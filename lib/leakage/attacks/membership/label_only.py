@@ -17,7 +17,7 @@ from torch import Tensor
 
 from leakage.models.classifier import Classifier, check_logits
 from leakage.models.mlp import Mlp
-from leakage.runtime import DTYPE
+from leakage.precision import DTYPE
 
 _CACHED = 2**17  # numbers of noisy copies in one query to an `Mlp`: 1 MiB of float64 stays in the cache
 _CHUNK = 2**22  # in one query to another classifier, of which many are dear: 32 MiB

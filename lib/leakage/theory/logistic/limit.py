@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from leakage.runtime import DTYPE
+from leakage.precision import DTYPE
 from leakage.theory.logistic.output_law import (
     OutputLaw,
     Quadrature,

@@ -20,9 +20,9 @@ from leakage.metrics.scores import FPRS, rates
 from leakage.metrics.trends import rank_correlation
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
-from leakage.runtime import stream
 from leakage.trainers import ensembles
 from leakage.trainers.ensembles import Ensemble, Examples, MlpEnsemble, Recipe, Recorder
+from reproduced.runtime import stream
 
 LOSS_ATTACKS: Mapping[str, str] = {
     "global": "global threshold",

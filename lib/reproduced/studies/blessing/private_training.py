@@ -15,10 +15,10 @@ from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
 from leakage.metrics.estimates import Estimate, mean_of_groups
-from leakage.runtime import stream
 from leakage.trainers import dp_sgd, privacy_accounting
 from leakage.trainers.dp_sgd import PrivateRecipe
 from leakage.trainers.ensembles import MlpEnsemble
+from reproduced.runtime import stream
 from reproduced.studies.blessing.early_stopping import Rates, audit_losses, draw_halves, measure_losses
 
 

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from leakage.runtime import DTYPE
+from leakage.precision import DTYPE
 from leakage.theory.logistic.limit import InfiniteRidge, Setting, infinite_ridge, solve
 from leakage.theory.logistic.output_law import OutputLaw, average_advantage, generalisation_error
 

@@ -17,8 +17,8 @@ from torch import Tensor
 from leakage.data.membership_splits import complementary_pairs
 from leakage.data.multi30k import SentencePairs
 from leakage.models.initialisation import initial
-from leakage.runtime import stream
 from leakage.trainers.ensembles import Examples, Recipe
+from reproduced.runtime import stream
 from reproduced.studies.blessing.early_stopping import Trajectory, record_training
 from reproduced.studies.blessing.transformers import PADDING, Transformer, TransformerEnsemble
 

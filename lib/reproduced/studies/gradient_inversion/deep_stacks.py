@@ -16,8 +16,9 @@ from torch.nn.functional import normalize
 from leakage.attacks.gradient_inversion import deep_networks, recover, server_weights, tensor_attack
 from leakage.data.gaussians import sphere
 from leakage.metrics.reconstruction import match_error
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.trainers.federated import DeepStack, batch_gradient
+from reproduced.runtime import stream
 from reproduced.studies.gradient_inversion.games import INPUTS, Game, alternating_signs
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Float, Real
 from torch import Tensor
 
 from leakage.models.activations import Activation
-from leakage.runtime import DTYPE
+from leakage.precision import DTYPE
 from leakage.theory.hermite import gaussian_mean, moment
 
 

@@ -21,8 +21,9 @@ from leakage.data.gaussians import gaussian, sphere
 from leakage.metrics import trends
 from leakage.metrics.estimates import Estimate, mean_interval
 from leakage.metrics.reconstruction import match_error, match_inputs
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.trainers.federated import Client, batch_gradient
+from reproduced.runtime import stream
 
 Attack = Callable[..., Reconstruction]
 

@@ -16,7 +16,8 @@ from torch.nn.functional import normalize
 from leakage.attacks.gradient_inversion import moments, recover, tensor_attack
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.metrics.reconstruction import match_error, match_inputs
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
+from reproduced.runtime import stream
 from reproduced.studies.gradient_inversion.games import Game, play_round
 
 

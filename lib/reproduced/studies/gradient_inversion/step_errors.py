@@ -22,8 +22,9 @@ from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.attacks.gradient_inversion.tensor_decomposition import Problem, assemble, powers
 from leakage.data.gaussians import gaussian
 from leakage.metrics.reconstruction import match_error
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.theory import hermite
+from reproduced.runtime import stream
 from reproduced.studies.gradient_inversion.games import INPUTS, Game, Round, alternating_signs, draw_round, play_round
 
 SOURCES: Mapping[str, Callable[[Observation], Moments]] = {

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from leakage.data.gaussians import gaussian
-from leakage.runtime import DTYPE
+from leakage.precision import DTYPE
 from leakage.theory.max_margin import (
     Cones,
     Optimum,

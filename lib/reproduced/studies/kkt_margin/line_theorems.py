@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from leakage.models.two_layer import TwoLayer
-from leakage.runtime import DTYPE
+from leakage.precision import DTYPE
 from leakage.theory.piecewise_linear import Margins, PiecewiseLinear, from_network
 
 SIMPLIFICATION = 1e-5

@@ -12,9 +12,10 @@ from leakage.data import mixtures
 from leakage.data.images import balanced_split, parity, resize
 from leakage.models import initialisation, two_layer
 from leakage.models.two_layer import TwoLayer
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.trainers import margin_flow
 from leakage.trainers.margin_flow import Descent
+from reproduced.runtime import stream
 
 _FIRST_SCALE = 0.1  # of the first convolution's initial weights
 _CHUNK = 256  # images whose outputs are computed at once

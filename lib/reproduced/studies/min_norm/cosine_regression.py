@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from leakage.runtime import DTYPE
+from leakage.precision import DTYPE
 from leakage.theory.gaussian_mixtures import ScaleMixture
 
 _ATTEMPTS = 8  # a batch fails about one time in ten: that many failures in a row mean another problem

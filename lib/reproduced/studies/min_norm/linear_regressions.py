@@ -16,7 +16,7 @@ from scipy import special
 from torch import Tensor
 
 from leakage.data.gaussians import gaussian
-from leakage.runtime import DTYPE
+from leakage.precision import DTYPE
 from leakage.theory.least_squares import Design, Query
 from leakage.trainers.min_norm import nested_min_norm
 

@@ -14,10 +14,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from leakage.runtime import stream
 from leakage.theory import gaussian_mixtures
 from leakage.theory.gaussian_mixtures import GaussianMixture
 from leakage.trainers.min_norm import nested_weights
+from reproduced.runtime import stream
 
 _CLEAR = 1e-4  # pivots above this share of the largest: a design of full rank, whatever rounding did
 _CHUNK = 2**21  # features computed at once: what fits the cache is faster than what fits the memory

@@ -25,7 +25,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from leakage.data.gaussians import bartlett_factor, chi_square, gaussian
-from leakage.runtime import DTYPE
+from leakage.precision import DTYPE
 from leakage.theory.least_squares import Design
 from leakage.trainers.min_norm import nested_weights
 

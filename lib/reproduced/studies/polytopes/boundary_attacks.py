@@ -22,7 +22,7 @@ from leakage.geometry.rays import segment_label_change
 from leakage.metrics.roc import calibrate_threshold
 from leakage.metrics.scores import Scores
 from leakage.models.mlp import Mlp
-from leakage.runtime import stream
+from reproduced.runtime import stream
 from reproduced.studies.polytopes.shadow_attacks import (
     AttackedNetwork,
     TargetAndShadow,

@@ -23,9 +23,10 @@ from leakage.geometry.subdivision import Subdivision, subdivide_networks
 from leakage.metrics.estimates import Estimate, mean_interval, median_interval
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.trainers import ensembles
 from leakage.trainers.ensembles import Examples, MlpEnsemble, Recipe
+from reproduced.runtime import stream
 from reproduced.studies.polytopes import windows
 from reproduced.studies.polytopes.windows import Densities, Discs, Norms, Ridge, SampledWindow, unit_square
 

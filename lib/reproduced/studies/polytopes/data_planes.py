@@ -14,7 +14,8 @@ from torch import Tensor
 
 from leakage.geometry.subdivision import Plane, Subdivision, subdivide, subdivide_planes
 from leakage.models.mlp import Mlp
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
+from reproduced.runtime import stream
 from reproduced.studies.polytopes.shadow_attacks import AttackedNetwork, Task, train_pair
 from reproduced.studies.polytopes.windows import box_corners, hyperedges_in_discs, join_segments, nearest_distance
 

@@ -25,9 +25,10 @@ from leakage.geometry.rays import ray_label_change
 from leakage.metrics.scores import Scores
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.trainers import ensembles
 from leakage.trainers.ensembles import Examples, MlpEnsemble, Recipe
+from reproduced.runtime import stream
 
 # ── targets and their shadows ────────────────────────────────────────────────────────────────────────────────────────
 

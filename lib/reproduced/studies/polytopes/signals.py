@@ -19,9 +19,10 @@ from leakage.data.tabular import LabelledData
 from leakage.geometry.polytopes import jacobian_norm
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.trainers import ensembles
 from leakage.trainers.ensembles import Examples, MlpEnsemble
+from reproduced.runtime import stream
 from reproduced.studies.polytopes.shadow_attacks import AttackResult, Task, evaluate_scores
 
 MODELS_PER_REPETITION = 12

@@ -18,7 +18,7 @@ from leakage.geometry.polytopes import Gates, activation_pattern, inscribed_radi
 from leakage.geometry.subdivision import Subdivision, subdivide, subdivide_networks
 from leakage.metrics.estimates import Estimate, mean_interval
 from leakage.models.mlp import Mlp
-from leakage.runtime import stream
+from reproduced.runtime import stream
 from reproduced.studies.polytopes.windows import box_corners
 
 # ── adapted parameters ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -18,7 +18,7 @@ from torch import Tensor
 from leakage.geometry.decision_boundary import Boundary, decision_boundary
 from leakage.geometry.subdivision import Subdivision, subdivide
 from leakage.models.mlp import Mlp
-from leakage.runtime import DTYPE
+from leakage.precision import DTYPE
 
 # ── points ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 

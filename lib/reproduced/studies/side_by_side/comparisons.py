@@ -16,7 +16,7 @@ from torch import Tensor
 from leakage.attacks.membership.trained_models import TrainedModels
 from leakage.evaluation import AttackResult, Evaluation, evaluate
 from leakage.metrics.estimates import Estimate
-from leakage.runtime import stream
+from reproduced.runtime import stream
 
 HEADS = ("attack", "sees", "AUC", "advantage", "TPR at 1 %", "TPR at 0.1 %")
 _RATES = ("auc", "advantage", "tpr@0.01", "tpr@0.001")

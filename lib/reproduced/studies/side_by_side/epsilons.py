@@ -14,10 +14,10 @@ from torch.nn.functional import cross_entropy
 from leakage.data.tabular import LabelledData
 from leakage.metrics.epsilon_bounds import one_run
 from leakage.models import mlp
-from leakage.runtime import stream
 from leakage.trainers import dp_sgd
 from leakage.trainers.dp_sgd import PrivateRecipe
 from leakage.trainers.ensembles import Examples
+from reproduced.runtime import stream
 
 GUESSES = tuple((each, each) for each in (25, 50, 100, 200, 400))
 """Numbers of guessed members and outsiders; the five bounds share the error probability."""

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from leakage.data.gaussians import gaussian
 from leakage.metrics.roc import KsTest, ks_test
-from leakage.runtime import DTYPE, stream
+from leakage.precision import DTYPE
 from leakage.theory.logistic.limit import Setting, solve
 from leakage.theory.logistic.output_law import (
     OutputLaw,
@@ -39,6 +39,7 @@ from leakage.theory.logistic.output_law import (
 from leakage.theory.logistic.proximal_operator import curvature, loss, prox
 from leakage.theory.ridge_likelihood_ratios import LikelihoodRatios
 from leakage.trainers.logistic_regression import Fit, fit, predict_with_point, train_with_point
+from reproduced.runtime import stream
 from reproduced.studies.side_by_side import ridge_ladder
 
 PHI, DELTA, KAPPA = 4.0, 0.5, 10.0

@@ -20,8 +20,8 @@ from leakage.data.gaussians import gaussian
 from leakage.metrics.estimates import Estimate, mean_interval
 from leakage.metrics.roc import KsTest, ks_test
 from leakage.metrics.scores import Scores
-from leakage.runtime import stream
 from leakage.theory.ridge_likelihood_ratios import LikelihoodRatios, RidgeTargets
+from reproduced.runtime import stream
 
 LEVEL = 0.998
 """Coverage of each distance between laws: high, since there are many."""

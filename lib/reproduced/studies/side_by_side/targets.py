@@ -20,9 +20,9 @@ from leakage.data.tabular import LabelledData
 from leakage.evaluation import evaluate
 from leakage.models import initialisation, mlp
 from leakage.models.classifier import Classifier, EstimatorClassifier
-from leakage.runtime import stream
 from leakage.trainers import ensembles
 from leakage.trainers.ensembles import Examples, MlpEnsemble, ModuleEnsemble, Recipe
+from reproduced.runtime import stream
 
 
 def train_models(

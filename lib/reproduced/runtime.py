@@ -15,8 +15,6 @@ from leakage import arguments
 PROFILES = ("smoke", "ci", "paper")
 """The sizes in which a chapter runs: "smoke" shows only that it runs, CI checks the results of "ci", and "paper" has
 the sizes of the papers."""
-DTYPE = torch.float64
-"""The precision of the theory: float32 is too coarse for laws, quadrature and exact samplers."""
 _LARGEST_SEED = 2**32 - 1
 
 
