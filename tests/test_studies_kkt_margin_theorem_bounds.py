@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from leakage.data.mixtures import LAWS, draw_sample
-from leakage.metrics.trends import slope
 from leakage.precision import DTYPE
 from leakage.theory.kkt import InnerProducts, activation_lower_bound, activation_upper_bound, output_bound
 from reproduced.runtime import stream
+from reproduced.statistics import slope
 from reproduced.studies.kkt_margin.theorem_bounds import (
     STAGES,
     LearnableCase,

@@ -17,12 +17,12 @@ from leakage.attacks.membership.table import ATTACKS
 from leakage.attacks.membership.trained_models import TrainedModels
 from leakage.data.membership_splits import Pairs, complementary_pairs
 from leakage.metrics.scores import FPRS, rates
-from leakage.metrics.trends import rank_correlation
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.trainers import ensembles
 from leakage.trainers.ensembles import Ensemble, Examples, MlpEnsemble, Recipe, Recorder
 from reproduced.runtime import stream
+from reproduced.statistics import rank_correlation
 
 LOSS_ATTACKS: Mapping[str, str] = {
     "global": "global threshold",

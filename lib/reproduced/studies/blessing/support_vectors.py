@@ -19,9 +19,9 @@ from torch import Tensor
 
 from leakage.data.gaussians import gaussian, sphere
 from leakage.data.tabular import load_digits
-from leakage.metrics.histograms import histogram_null_bias, histograms
 from leakage.metrics.roc import calibrate_threshold
 from leakage.trainers.svm import Machine, hard_margin, soft_margin
+from reproduced.statistics import histogram_null_bias, histograms
 
 _BATCH = {"cpu": 2**22, "cuda": 2**27}  # features drawn at once
 

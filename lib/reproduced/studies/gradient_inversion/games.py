@@ -18,11 +18,11 @@ from torch.nn.functional import normalize
 from leakage.attacks.gradient_inversion import server_weights
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
 from leakage.data.gaussians import gaussian, sphere
-from leakage.metrics import trends
 from leakage.metrics.estimates import Estimate, mean_interval
 from leakage.metrics.reconstruction import match_error, match_inputs
 from leakage.precision import DTYPE
 from leakage.trainers.federated import Client, batch_gradient
+from reproduced import statistics
 from reproduced.runtime import stream
 
 Attack = Callable[..., Reconstruction]
@@ -162,7 +162,7 @@ def fitted_exponent(x: Sequence[float], values: Float[Tensor, "points n"]) -> Es
     r"""The exponent p of $y \propto x^p$, fitted to each round by itself: the mean over rounds with its t interval."""
     places = torch.tensor([math.log(place) for place in x], dtype=DTYPE)
     rounds = values.double().log().cpu().mT
-    return mean_interval(torch.tensor([trends.slope(places, one) for one in rounds], dtype=DTYPE))
+    return mean_interval(torch.tensor([statistics.slope(places, one) for one in rounds], dtype=DTYPE))
 
 
 def _chain(game: Game, generator: torch.Generator) -> Tensor:

@@ -8,8 +8,8 @@ from jaxtyping import Float
 from scipy import special
 from torch import Tensor
 
-from leakage.metrics import trends
 from leakage.metrics.estimates import Estimate, clopper_pearson, mean_interval, wilson_interval
+from reproduced import statistics
 
 _AT_EACH_END = 0.02  # of a sequence: with less, the interval of ten sequences of five places covered too little
 
@@ -62,7 +62,7 @@ def rank_correlation(places: Sequence[float], shares: Sequence[Float[Tensor, " n
     """
     grid = torch.tensor(places, dtype=torch.float64)
     sequences = torch.stack(list(shares)).T.double().cpu()
-    found = torch.tensor([trends.rank_correlation(grid, own) for own in sequences], dtype=torch.float64)
+    found = torch.tensor([statistics.rank_correlation(grid, own) for own in sequences], dtype=torch.float64)
     many = len(found)
     values, weights = torch.ones(many + 2, dtype=torch.float64), torch.ones(many + 2, dtype=torch.float64)
     values[:many], values[-1], weights[many:] = (1 + found) / 2, 0.0, _AT_EACH_END

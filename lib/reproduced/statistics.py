@@ -1,18 +1,21 @@
-"""The advantage of an attacker who estimates both laws by histograms, and its bias.
+"""Statistics that chapters report beside `leakage.metrics`: histograms, slopes, rank correlations and crossings.
 
-This is the estimator of `tan2022parameters`, kept for comparison: it tests on the draws to which it was fitted, so it
-shows an advantage where there is none (`histogram_null_bias`), and it misses differences finer than a bin. Leading axes
-are a batch. Nothing here draws or trains.
+The advantage between two histograms is the estimator of `tan2022parameters`, kept for comparison: it tests on the draws
+to which it was fitted, so it shows an advantage where there is none (`histogram_null_bias`), and it misses differences
+finer than a bin.
 """
 
 import math
-from typing import Literal, NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
-from jaxtyping import Float, Real
+from jaxtyping import Float, Float64, Real
+from scipy import stats
 from torch import Tensor
 
 from leakage.metrics.estimates import as_sample
+from leakage.metrics.scores import round_ties
 
 
 class Histograms(NamedTuple):
@@ -29,7 +32,6 @@ def histograms(
     outsider: Real[Tensor, "*batch n"],
     edges: int = 150,
     percentiles: tuple[float, float] = (0.01, 99.99),
-    outside: Literal["drop", "clip"] = "drop",
 ) -> Histograms:
     """Histograms of both samples over equal bins between two percentiles of the pooled sample.
 
@@ -38,16 +40,15 @@ def histograms(
     dropped. Masses are shares of the values kept, because in the text they sum to 1.
 
     Args:
-        member: values under the first law.
-        outsider: values under the second law.
         edges: number of edges, at least 2, one more than bins.
         percentiles: positions of the outer edges, in percent, interpolated linearly.
-        outside: `drop` values beyond the outer edges, or `clip` them into the outer bins.
     """
     member, outsider = as_sample(member, "member"), as_sample(outsider, "outsider")
-    low, high = (_percentile(torch.cat([member, outsider], dim=-1), percent) for percent in percentiles)
+    pooled = torch.cat([member, outsider], dim=-1)
+    ends = np.percentile(pooled.cpu().numpy(), percentiles, axis=-1, keepdims=True)
+    low, high = torch.from_numpy(ends).to(pooled.device)
     grid = torch.lerp(low, high, torch.linspace(0, 1, edges, dtype=torch.float64, device=low.device))
-    return Histograms(grid, *(_masses(sample, grid, outside) for sample in (member, outsider)))
+    return Histograms(grid, *(_masses(sample, grid) for sample in (member, outsider)))
 
 
 def histogram_advantage(
@@ -56,7 +57,6 @@ def histogram_advantage(
     outsider: Real[Tensor, "*batch n"],
     edges: int = 150,
     percentiles: tuple[float, float] = (0.01, 99.99),
-    outside: Literal["drop", "clip"] = "drop",
 ) -> Float[Tensor, "*batch"]:
     r"""The plug-in advantage of a likelihood-ratio attacker who estimates both laws by histograms.
 
@@ -64,7 +64,7 @@ def histogram_advantage(
 
     Where nothing leaks its mean is `histogram_null_bias`. Source and options: see `histograms`.
     """
-    both = histograms(member=member, outsider=outsider, edges=edges, percentiles=percentiles, outside=outside)
+    both = histograms(member=member, outsider=outsider, edges=edges, percentiles=percentiles)
     return (both.member - both.outsider).clamp(min=0).sum(-1)
 
 
@@ -88,18 +88,48 @@ def histogram_null_bias(masses: Float[Tensor, "*batch bins"], *, samples: float)
     return (rate * (torch.special.i0e(2 * rate) + torch.special.i1e(2 * rate))).sum(-1) / samples
 
 
-def _percentile(values: Float[Tensor, "*batch n"], percent: float) -> Float[Tensor, "*batch 1"]:
-    """Linear interpolation between two order statistics, as `numpy.percentile`; `torch.quantile` limits the size."""
-    position = percent / 100 * (values.shape[-1] - 1)
-    below, above = (values.kthvalue(whole(position) + 1, keepdim=True).values for whole in (math.floor, math.ceil))
-    return torch.lerp(below, above, position - math.floor(position))
-
-
-def _masses(values: Float[Tensor, "*batch n"], grid: Float[Tensor, "*batch edges"], outside: str) -> Tensor:
-    """Shares of the values in each bin, closed below and, the last one, above; with `drop`, of those in any bin."""
+def _masses(values: Float[Tensor, "*batch n"], grid: Float[Tensor, "*batch edges"]) -> Tensor:
+    """Shares of the values in each bin, closed below and, the last one, above, of those in any bin."""
     bins = grid.shape[-1] - 1
     cell = torch.searchsorted(grid[..., 1:-1].contiguous(), values.contiguous(), right=True)
-    if outside == "drop":  # into a further cell, which is cut off
-        cell.masked_fill_((values < grid[..., :1]) | (values > grid[..., -1:]), bins)
+    cell.masked_fill_((values < grid[..., :1]) | (values > grid[..., -1:]), bins)  # a further cell, which is cut off
     counts = values.new_zeros((*grid.shape[:-1], bins + 1)).scatter_add(-1, cell, torch.ones_like(values))[..., :bins]
     return counts / counts.sum(-1, keepdim=True)
+
+
+def slope(x: Real[Tensor, " n"], y: Real[Tensor, " n"]) -> float:
+    r"""The least-squares slope of y in x, $\sum (x - \bar x)(y - \bar y) / \sum (x - \bar x)^2$."""
+    x, y = x.double(), y.double()
+    centred = x - x.mean()
+    return float((centred @ (y - y.mean())) / centred.square().sum())
+
+
+def rank_correlation(x: Real[Tensor, " n"], y: Real[Tensor, " n"]) -> float:
+    """Spearman's rank correlation, from -1 to 1; equal values share their mean rank. 0 if all x or all y are equal.
+
+    Values that agree to nine digits count as equal (`scores.round_ties`).
+    """
+    x, y = (round_ties(values.double()) for values in (x, y))
+    if bool((x == x[0]).all() or (y == y[0]).all()):
+        return 0.0
+    found: Any = stats.spearmanr(x.cpu().numpy(), y.cpu().numpy())
+    return float(found.statistic)
+
+
+def value_at_crossing(
+    curve: Float[Tensor, "*b epochs"], value: Float[Tensor, "*b epochs"], *, target: float
+) -> Float64[Tensor, "*b"]:
+    """`value` where `curve` first crosses `target`, by linear interpolation between epochs; NaN if it never does.
+
+    The curve must rise to the target if its first epoch is below it, and fall to it if its first epoch is above. A
+    curve that starts on the target gives NaN: nobody saw it cross.
+    """
+    curve, value = curve.double(), value.double()
+    towards = torch.where(curve[..., :1] > target, -1.0, 1.0)
+    reached = towards * curve >= towards * target
+    after = reached.to(torch.int8).argmax(-1, keepdim=True)
+    valid = reached.any(-1, keepdim=True) & (after > 0)
+    before = (after - 1).clamp_min(0)
+    (low, high), (start, end) = ([line.gather(-1, place) for place in (before, after)] for line in (curve, value))
+    share = (target - low) / torch.where(valid, high - low, 1.0)
+    return torch.where(valid, start + share * (end - start), math.nan).squeeze(-1)

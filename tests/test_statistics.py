@@ -1,4 +1,4 @@
-"""The histogram attacker sees what numpy's histograms show, and its optimism is what the formula says."""
+"""Histograms agree with numpy's and their optimism with its formula; slopes, ranks and crossings with closed forms."""
 
 import math
 
@@ -9,8 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from leakage.metrics.histograms import histogram_advantage, histogram_null_bias, histograms
 from reproduced.runtime import stream
+from reproduced.statistics import (
+    histogram_advantage,
+    histogram_null_bias,
+    histograms,
+    rank_correlation,
+    slope,
+    value_at_crossing,
+)
+
+X = torch.tensor([1.0, 2.0, 4.0, 8.0], dtype=torch.float64)
 
 
 def normal(*shape, name, scale=1.0):
@@ -58,29 +67,6 @@ def test_a_batch_is_its_rows():
     ]
     assert batched.shape == (2, 3)
     torch.testing.assert_close(batched, torch.tensor(rows, dtype=torch.float64), rtol=0, atol=1e-12)
-
-
-def test_histograms_have_masses_that_sum_to_one():
-    member, outsider = normal(1000, name="m"), normal(1000, name="o", scale=3)
-    for outside in ("drop", "clip"):
-        both = histograms(member=member, outsider=outsider, outside=outside, percentiles=(5, 95))
-        assert both.edges.shape == (150,)
-        assert both.member.shape == both.outsider.shape == (149,)
-        assert float(both.member.sum()) == pytest.approx(1)
-        assert float(both.outsider.sum()) == pytest.approx(1)
-
-
-def test_clipping_counts_the_tails_and_dropping_does_not():
-    member, outsider = torch.linspace(0, 1, 1001), torch.linspace(0, 2, 1001)
-    kept, clipped = (
-        histograms(member=member, outsider=outsider, edges=3, percentiles=(0, 50), outside=outside)
-        for outside in ("drop", "clip")
-    )
-    # Pooled median 2/3: bins [0, 1/3) and [1/3, 2/3]; dropping leaves both laws uniform, clipping fills the upper bin.
-    assert kept.member.tolist() == pytest.approx([0.5, 0.5], abs=0.01)
-    assert kept.outsider.tolist() == pytest.approx([0.5, 0.5], abs=0.01)
-    assert clipped.member.tolist() == pytest.approx([1 / 3, 2 / 3], abs=0.01)
-    assert clipped.outsider.tolist() == pytest.approx([1 / 6, 5 / 6], abs=0.01)
 
 
 def test_equal_samples_have_no_advantage_and_separate_ones_all():
@@ -139,3 +125,68 @@ def test_the_gpu_gives_the_same_advantage():
     torch.testing.assert_close(
         histogram_advantage(member=member.cuda(), outsider=outsider.cuda()).cpu(), expected, rtol=0, atol=1e-12
     )
+
+
+def test_the_slope_of_a_line_is_its_slope():
+    assert slope(X, 3 - 2 * X) == pytest.approx(-2, rel=1e-14)
+
+
+def test_the_slope_is_that_of_least_squares():
+    y = torch.randn(4, generator=stream(0, "y"), dtype=torch.float64)
+    design = torch.stack([X, torch.ones_like(X)], dim=1)
+    assert slope(X, y) == pytest.approx(float(torch.linalg.lstsq(design, y[:, None]).solution[0]), rel=1e-12)
+
+
+def test_rank_correlation_sees_order_only():
+    assert rank_correlation(X, X**3) == pytest.approx(1)
+    assert rank_correlation(X, 1 / X) == pytest.approx(-1)
+
+
+def test_rank_correlation_shares_ranks_between_equal_values():
+    # ranks 1, 2, 3.5, 3.5 against 1 … 4: the correlation is 4.5 / sqrt(5 · 4.5)
+    assert rank_correlation(X, torch.tensor([0, 1, 2, 2])) == pytest.approx(4.5 / (5 * 4.5) ** 0.5)
+
+
+def test_rank_correlation_of_a_constant_is_zero():
+    assert rank_correlation(X, torch.ones(4)) == 0
+
+
+def test_values_that_differ_by_rounding_share_their_rank():
+    x = torch.arange(4.0)
+    exact = rank_correlation(x, torch.tensor([0.3, 0.1, 0.3, 0.5]))
+    for y in ([0.1 + 0.2, 0.1, 0.3, 0.5], [0.3, 0.1, 0.1 + 0.2, 0.5]):
+        assert rank_correlation(x, torch.tensor(y).double()) == pytest.approx(exact, abs=1e-12)
+    assert rank_correlation(x, torch.tensor([0.3, 0.1 + 0.2, 0.3, 0.3]).double()) == 0
+
+
+def test_a_curve_is_read_off_between_epochs():
+    error = torch.tensor([0.8, 0.6, 0.4, 0.45, 0.3])
+    advantage = torch.tensor([0.0, 0.1, 0.3, 0.4, 0.5])
+    assert float(value_at_crossing(error, advantage, target=0.5)) == pytest.approx(0.2)
+    assert float(value_at_crossing(error, advantage, target=0.42)) == pytest.approx(0.28), "the first crossing counts"
+    assert float(value_at_crossing(advantage, error, target=0.3)) == pytest.approx(0.4)
+    both = value_at_crossing(torch.stack([error, error]), torch.stack([advantage, -advantage]), target=0.5)
+    assert both.tolist() == pytest.approx([0.2, -0.2])
+
+
+def test_what_is_not_crossed_is_not_made_up():
+    error, advantage = torch.tensor([0.8, 0.6, 0.4]), torch.tensor([0.1, 0.2, 0.3])
+    assert math.isnan(float(value_at_crossing(error, advantage, target=0.39)))
+    assert math.isnan(float(value_at_crossing(error, advantage, target=0.9)))
+    assert float(value_at_crossing(error, advantage, target=0.4)) == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize(
+    ("level", "target", "expected"),
+    [
+        ((0.5, 0.2, 0.6), 0.3, 2 / 3),  # falls through the target before it rises
+        ((0.25, 0.35, 0.2), 0.3, 0.5),  # rises through it before it falls
+        ((0.2, 0.6, 0.4), 0.5, 0.75),
+        ((0.3, 0.2, 0.3), 0.3, math.nan),  # starts on it
+        ((0.2, 0.25, 0.28), 0.3, math.nan),
+    ],
+)
+def test_the_first_epoch_says_whether_a_curve_must_rise_or_fall(level, target, expected):
+    level, epochs = torch.tensor(level), torch.arange(3.0)
+    assert float(value_at_crossing(level, epochs, target=target)) == pytest.approx(expected, nan_ok=True)
+    assert float(value_at_crossing(-level, epochs, target=-target)) == pytest.approx(expected, nan_ok=True)
