@@ -10,9 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leakage.data import datasets, images, multi30k, tabular
+from leakage.data import datasets, images, tabular
 from leakage.data.datasets import DATASETS, DataAbsent, DataDamaged
 from leakage.data.tabular import load_breast_cancer, load_digits, load_npz
+from reproduced.studies.blessing.translation import load_captions
 from small_data import spoiled
 
 HEADER = (
@@ -53,7 +54,7 @@ def test_digits_are_bits_and_measurements_are_standardised():
         ("location", partial(tabular.load, "location")),
         ("adult", partial(tabular.load, "adult")),
         ("mnist", partial(images.load, "mnist")),
-        ("multi30k", multi30k.load),
+        ("multi30k", partial(load_captions, "train")),
     ],
 )
 def test_an_absent_set_is_named_with_the_command_that_gets_it_and_never_fetched(name, load, tmp_path, monkeypatch):

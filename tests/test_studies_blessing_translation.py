@@ -1,23 +1,35 @@
-"""Sentences become words and words numbers; small Transformers learn real captions by heart, and it is recorded."""
+"""Captions are read strictly and become numbers; small Transformers learn them by heart, and it is recorded."""
 
+from contextlib import suppress
 from typing import Any
 
+import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from leakage.data.multi30k import SentencePairs
+from leakage.data import datasets
+from leakage.data.datasets import DataDamaged
 from leakage.trainers.ensembles import Recipe
 from reproduced.studies.blessing.transformers import PADDING
 from reproduced.studies.blessing.translation import (
     BEGIN,
     END,
     UNKNOWN,
+    SentencePairs,
     build_vocabulary,
     encode,
     encode_pairs,
+    load_captions,
+    parse_captions,
     select_short,
     split_words,
     train_translators,
 )
+from small_data import spoiled
+
+EN = b"A dog runs.\nTwo men talk.\n"
+DE = "Ein Hund läuft.\nZwei Männer reden.\n".encode()
 
 NOUNS = (("dog", "Hund"), ("man", "Mann"), ("boy", "Junge"), ("bird", "Vogel"))
 VERBS = (("runs", "läuft"), ("sits", "sitzt"), ("sleeps", "schläft"), ("eats", "isst"))
@@ -37,9 +49,9 @@ SMALL: dict[str, Any] = {"pool": 12, "longest": 5, "least": 1, "layers": 1, "hea
 
 
 def record(point=(8, 0), **changes):
-    settings = SMALL | {"training": TRAINING, "validation": sentences(("now", "here"))}
-    settings |= {"recipe": Recipe(2, 3, 0.01), "epochs": (0, 2)}
-    return train_translators(point, **(settings | changes))
+    options = SMALL | {"training": TRAINING, "validation": sentences(("now", "here"))}
+    options |= {"recipe": Recipe(2, 3, 0.01), "epochs": (0, 2)}
+    return train_translators(point, **(options | changes))
 
 
 def test_the_record_has_the_form_that_attacks_read():
@@ -103,3 +115,53 @@ def test_rows_are_padded_and_framed():
     assert plain.tolist() == [[a, dog, PADDING], [a, UNKNOWN, runs]]
     assert framed.tolist() == [[BEGIN, a, dog, END, PADDING], [BEGIN, a, UNKNOWN, runs, END]]
     assert plain.dtype == torch.int64
+
+
+def test_line_i_of_one_language_goes_with_line_i_of_the_other():
+    pairs = parse_captions(EN, DE)
+    assert pairs.en == ("A dog runs.", "Two men talk.")
+    assert pairs.de == ("Ein Hund läuft.", "Zwei Männer reden.")
+    assert len(pairs) == 2
+
+
+def test_only_line_breaks_end_a_sentence():
+    inside = "A\u2028dog\x85 runs .\n".encode()  # a line separator and a next-line character, both within the sentence
+    assert parse_captions(inside, b"Ein Hund\n").en == ("A\u2028dog\x85 runs .",)
+
+
+@pytest.mark.parametrize(
+    ("en", "de", "message"),
+    [
+        pytest.param(EN + b"More.\n", DE, "here: .*as many English as German sentences, found 3 and 2", id="unequal"),
+        pytest.param(
+            EN, DE.replace("ä".encode(), b"\xe4"), "here.de: expected UTF-8, found byte 0xe4 at 10", id="Latin-1"
+        ),
+        pytest.param(EN.replace(b"\n", b"\r\n"), DE, "a plain line break in line 1, found", id="Windows"),
+        pytest.param(
+            EN.replace(b"\n", b"\n\n", 1), DE, "a sentence and a plain line break in line 2, found ''", id="empty"
+        ),
+    ],
+)
+def test_files_of_another_form_are_refused(en, de, message):
+    with pytest.raises(DataDamaged, match=message):
+        parse_captions(en, de, source="here")
+
+
+@settings(max_examples=12)
+@given(data=st.data())
+def test_a_spoiled_file_is_parsed_or_refused_and_nothing_else(data):
+    with suppress(DataDamaged):
+        parse_captions(EN, data.draw(spoiled(DE)))
+
+
+@pytest.mark.skipif(not datasets.is_available("multi30k"), reason="Multi30k is not in the data folder")
+@pytest.mark.parametrize(("split", "pairs"), [("train", 29_000), ("val", 1_014), ("test_2016_flickr", 1_000)])
+def test_the_real_splits_have_their_published_sizes(split, pairs):
+    assert len(load_captions(split)) == pairs
+
+
+@pytest.mark.skipif(not datasets.is_available("multi30k"), reason="Multi30k is not in the data folder")
+def test_the_real_pairs_are_translations():
+    train = load_captions("train")
+    assert train.en[0] == "Two young, White males are outside near many bushes."
+    assert train.de[0] == "Zwei junge weiße Männer sind im Freien in der Nähe vieler Büsche."

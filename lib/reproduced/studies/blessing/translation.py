@@ -9,13 +9,14 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Int64
 from torch import Tensor
 
+from leakage.data.datasets import format_error, read_payload, split_lines
 from leakage.data.membership_splits import complementary_pairs
-from leakage.data.multi30k import SentencePairs
 from leakage.models.initialisation import initial
 from leakage.trainers.ensembles import Examples, Recipe
 from reproduced.runtime import stream
@@ -26,6 +27,39 @@ UNKNOWN, BEGIN, END = range(PADDING + 1, 4)
 """Numbers of a word outside the vocabulary, and of the frame of a target sentence."""
 _FIRST = 4  # number of a word
 _WORD = re.compile(r"\w+|[^\w\s]")
+
+
+@dataclass(frozen=True)
+class SentencePairs:
+    """Sentences in two languages as the translators left them; `de[i]` translates `en[i]`."""
+
+    en: tuple[str, ...]
+    de: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.en)
+
+
+def load_captions(split: str) -> SentencePairs:
+    """The captions of Multi30k: 29,000 pairs in `train`, 1,014 in `val`, 1,000 in `test_2016_flickr`."""
+    en, de = (read_payload("multi30k", f"{split}.{language}") for language in ("en", "de"))
+    return parse_captions(en, de, source=f"multi30k/{split}")
+
+
+def parse_captions(en: bytes, de: bytes, *, source: str = "payload") -> SentencePairs:
+    """Pairs from two UTF-8 files with one sentence a line."""
+    english, german = _parse_sentences(en, source=f"{source}.en"), _parse_sentences(de, source=f"{source}.de")
+    if len(english) != len(german):
+        raise format_error(source, "as many English as German sentences", f"{len(english):,} and {len(german):,}")
+    return SentencePairs(english, german)
+
+
+def _parse_sentences(payload: bytes, *, source: str) -> tuple[str, ...]:
+    lines = split_lines(payload, "UTF-8", source=source)
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or "\r" in line:
+            raise format_error(source, f"a sentence and a plain line break in line {number:,}", repr(line))
+    return tuple(lines)
 
 
 def train_translators(
