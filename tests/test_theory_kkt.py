@@ -77,15 +77,6 @@ def test_the_optimum_on_the_line_meets_its_conditions(count, machine):
     assert found.residual < 1e-5  # kinks are good to that
 
 
-@pytest.mark.parametrize("kinks", [0.05, 0.1])
-def test_a_network_in_few_dimensions_has_its_multipliers(kinks):
-    # 130 kinks among 10 points: combinations of the steepest subgradients alone take over 30 rounds.
-    model, points, labels = single(trained(dimension=5, steps=1000, name="e"))
-    found = check_kkt(model, points, labels, kink_tolerance=kinks)
-    assert found.residual < 0.02
-    assert found.residual <= check_kkt(model, points, labels, kink_tolerance=kinks / 10).residual
-
-
 def test_the_subgradients_at_the_kinks_are_found():
     found = check_kkt(POINT.network(), POINT.points, POINT.labels, kink_tolerance=1e-6)
     own = POINT.labels[:, None] == torch.tensor([1.0, -1.0], dtype=DTYPE)

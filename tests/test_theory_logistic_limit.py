@@ -27,12 +27,6 @@ def test_the_two_levels_have_the_variances_one_and_eta():
     assert signal.tolist() == [1.0, 0.0]
 
 
-def test_fields_broadcast():
-    setting = Setting.bilevel(**GOOD | dict(penalty=of(0.1, 1.0), phi=of(2.0, 3.0, 4.0)[:, None]))
-    assert setting.shape == (3, 2)
-    assert setting.spectrum.values.shape == (3, 2, 2)
-
-
 def test_the_panel_fixes_rows_per_signal_feature():
     setting = Setting.from_lambda_delta(lambda_delta=0.3, phi=of(2.0, 10.0), samples=5.0)
     torch.testing.assert_close(setting.delta * of(2.0, 10.0), of(5.0, 5.0))
@@ -127,11 +121,6 @@ def test_an_unconverged_point_raises_or_is_marked():
     torch.testing.assert_close(torch.isnan(torch.stack(marked[:6])), ~marked.converged.expand(6, -1))
 
 
-def test_a_batch_keeps_its_shape():
-    found = solve(Setting.from_lambda_delta(lambda_delta=of(0.1, 1.0), phi=of(2.0, 3.0, 4.0)[:, None]))
-    assert {part.shape for part in found} == {torch.Size([3, 2])}
-
-
 SHAPES = dict(phi=of(100.0, 3.0, 8.0, 1.5), eta=of(1.0, 1.0, 0.5, 0.3), samples=of(5.0, 5.0, 2.0, 5.0))
 
 
@@ -151,17 +140,6 @@ def test_a_huge_ridge_is_at_the_limit():
 def test_both_ways_to_give_the_rows_agree():
     one, other = infinite_ridge(phi=4.0, delta=0.5), infinite_ridge(phi=4.0, samples=2.0)
     torch.testing.assert_close(one.advantage, other.advantage)
-
-
-def test_the_error_at_an_infinite_ridge_falls_with_width_and_the_advantage_rises():
-    limit = infinite_ridge(phi=of(1.1, 2.0, 5.0, 20.0, 100.0), samples=5.0)
-    assert bool((limit.error.diff() < 0).all())
-    assert bool((limit.advantage.diff() > 0).all())
-
-
-def test_an_infinite_ridge_is_not_the_most_private():
-    weak = solve(Setting.from_lambda_delta(lambda_delta=0.01, phi=3.0, samples=50.0))
-    assert float(average_advantage(weak.law)) < 0.6 * float(infinite_ridge(phi=3.0, samples=50.0).advantage)
 
 
 def test_many_weak_features_make_the_maximum_margin_classifier():

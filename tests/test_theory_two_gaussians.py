@@ -148,12 +148,6 @@ def test_a_threshold_is_in_units_of_the_smaller_deviation_however_far_the_larger
     assert float(threshold(outsider=tiny, member=huge)) == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("fpr", [1e-300, 1e-20, 1e-17])
-def test_the_power_at_the_smallest_rates_is_that_of_the_density_at_zero(fpr):
-    # Members within a tiny interval round 0: the ratio of the masses is that of the deviations.
-    assert float(power(outsider=scalar(4.0), member=scalar(1.0), fpr=fpr)) == pytest.approx(2 * fpr, rel=1e-12)
-
-
 @pytest.mark.parametrize(("fpr", "expected"), [(1e-20, 4.067968e-11), (1e-32, 3.634e-17), (1e-100, 2.7e-51)])
 def test_the_power_at_rates_below_rounding_keeps_its_tail(fpr, expected):
     # By Mills' ratio, P(|Z| > z) ≈ 2 φ(z) / z: at half the exponent, half the digits of the rate are left.
