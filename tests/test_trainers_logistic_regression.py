@@ -1,13 +1,10 @@
 """Dual Newton against scikit-learn and its own optimality; points added and left out against training again."""
 
-import math
-
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
 from leakage.data.gaussians import gaussian
-from leakage.trainers import logistic_regression
 from leakage.trainers.logistic_regression import fit, leave_one_out, predict_with_point, train_with_point
 from reproduced.runtime import stream
 
@@ -102,23 +99,9 @@ def test_leaving_out_is_adding_backwards():
 def test_a_long_step_is_shortened_until_the_objective_falls():
     # One point far out: from c = 0 the Newton step overshoots where the logistic function is flat.
     gram, labels = torch.tensor([[1e6]], dtype=torch.float64), torch.ones(1, dtype=torch.float64)
-    start = torch.tensor([-5e-6], dtype=torch.float64)
-    model = fit(gram, labels, ridge=1e-3, start=start)
+    model = fit(gram, labels, ridge=1e-3, start=torch.tensor([-5e-6], dtype=torch.float64))
     assert bool(model.converged)
     assert float(model.residual) < 1e-9
-    assert logistic_regression._LEAST_DECREASE < 0.5
-
-
-@pytest.mark.parametrize(("gram", "ridge"), [(1.0, 1e-12), (1.0, 1e-17), (1.0, 1e-30), (1e200, 1.0), (1e-200, 1e-217)])
-def test_one_point_is_fitted_at_any_scale(gram, ridge):
-    """f = K c and μ c = ρ'(-f): the logit solves f = (K/μ) ρ'(-f), far from 0 at a small ridge."""
-    one = torch.ones((), dtype=torch.float64)
-    model = fit(gram * one.reshape(1, 1), one.reshape(1), ridge=ridge, most_steps=600)
-    assert bool(model.converged)
-    logit = float(model.logits)
-    assert logit + math.log1p(math.exp(-logit)) + math.log(logit) == pytest.approx(
-        math.log(gram / ridge), rel=1e-9
-    )  # the square of the tolerance
 
 
 @pytest.mark.parametrize("ridge", [1e-8, 1e-16, 1e-40])
@@ -131,13 +114,6 @@ def test_a_separable_set_is_fitted_down_to_ridges_below_rounding(ridge):
     missing = torch.sigmoid(-(2 * labels - 1) * model.logits)
     # The condition μ|c| = 1 - p in its own scale; a step of 1e-4 leaves its square.
     torch.testing.assert_close(ridge * model.dual.abs(), missing, rtol=1e-6, atol=0)
-
-
-def test_a_step_that_rounding_made_is_no_arrival():
-    one = torch.ones((), dtype=torch.float64)
-    model = fit(one.reshape(1, 1), one.reshape(1), ridge=1e-17, most_steps=3)
-    assert not bool(model.converged)
-    assert float(model.residual) > 0.01
 
 
 @pytest.mark.usefixtures("unchecked_types")

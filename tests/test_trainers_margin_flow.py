@@ -107,23 +107,6 @@ def test_both_routes_take_the_same_steps(descent, n, d):
     torch.testing.assert_close(dual.margins, primal.margins, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize(("n", "d", "route"), [(6, 12, "dual"), (6, 5, "dual"), (6, 4, "primal")])
-def test_the_route_that_is_chosen_is_the_one_with_the_smaller_space(n, d, route):
-    model, points, labels = problem(n=n, d=d)
-    chosen, named = (train(model, points, labels, Descent(20, 0.1), route=way) for way in ("auto", route))
-    torch.testing.assert_close(pieces(chosen.model), pieces(named.model))
-
-
-def test_one_plain_step_by_hand():
-    start = TwoLayer(*(torch.tensor(values, dtype=DTYPE) for values in ([[0.5], [-1.0]], [0.5, 0.0], [1.0, 5.0])))
-    points, labels = torch.tensor([[2.0]], dtype=DTYPE), torch.tensor([1.0], dtype=DTYPE)
-    pull = 0.1 / (1 + math.exp(1.5))  # q = 1·(0.5·2 + 0.5), and the second neuron is off
-    after = train(start, points, labels, Descent(steps=1, learning_rate=0.1)).model
-    torch.testing.assert_close(after.weights.flatten().tolist(), [0.5 + 2 * pull, -1.0])
-    torch.testing.assert_close(after.biases.tolist(), [0.5 + pull, 0.0])
-    torch.testing.assert_close(after.outputs.tolist(), [1.0 + 1.5 * pull, 5.0])
-
-
 @pytest.mark.parametrize(("stability", "growth"), [(0.5, 1e6), (1e6, 0.1)])
 def test_a_normalised_step_has_the_length_of_the_smaller_cap(stability, growth):
     """With one point p cancels from direction and length: the step is c ∇Φ / ‖∇Φ‖² or c₂ ∇Φ / ‖(x, 1)‖."""
@@ -133,24 +116,6 @@ def test_a_normalised_step_has_the_length_of_the_smaller_cap(stability, growth):
     length = min(stability / (9 * 5 + 1.5**2), growth / math.sqrt(5))
     found = [float(part) for part in pieces(after)]
     torch.testing.assert_close(found, [0.5 + length * 6, 0.5 + length * 3, 3 + length * 1.5])
-
-
-def test_short_steps_of_both_kinds_follow_one_curve():
-    model, points, labels = problem(n=5, d=40, k=50, hidden_scale=1e-4)
-    descents = Descent(2000, learning_rate=0.01, margin=4.0), Descent(2000, margin=4.0, growth=0.01)
-    trained = [train(model, points, labels, descent).model for descent in descents]
-    directions = [torch.cat([part.flatten() for part in pieces(model)]) for model in trained]
-    # 1e-6 is measured to the curve of ever shorter steps; one neuron that takes another side costs 1e-2.
-    assert float(torch.cosine_similarity(*directions, dim=0)) > 1 - 1e-5
-
-
-def test_normalised_steps_reach_a_large_margin_in_a_twentieth_of_the_steps():
-    model, points, labels = problem(n=5, d=40, k=50, hidden_scale=1e-4)
-    descents = Descent(10_000, margin=8.0), Descent(10_000, learning_rate=0.05, margin=8.0)
-    quick, slow = (train(model, points, labels, descent) for descent in descents)
-    assert float(quick.margin) >= 8
-    assert float(slow.margin) >= 8
-    assert 20 * int(quick.steps) < int(slow.steps)
 
 
 def test_a_single_point_ends_at_its_known_optimum():
@@ -189,28 +154,6 @@ def test_every_network_stops_when_it_has_its_margin():
         assert float(before.margin) < 5
 
 
-def test_the_steps_run_out_where_the_margin_is_not_reached():
-    trained = train(*problem(), Descent(steps=7, margin=50.0))
-    assert int(trained.steps) == 7
-    assert float(trained.margin) < 50
-
-
-def test_training_does_not_touch_what_it_is_given():
-    model, points, labels = problem(batch=(2,))
-    before = [tensor.clone() for tensor in (*pieces(model), points, labels)]
-    train(model, points, labels, replace(NORMALISED, steps=20))
-    after = [*pieces(model), points, labels]
-    torch.testing.assert_close(after, before)
-
-
-def test_no_steps_leave_the_network_as_it_is():
-    model, points, labels = problem()
-    trained = train(model, points, labels, Descent(steps=0), snapshots=[0])
-    assert_same(trained.model, model, rtol=1e-15)
-    assert_same(trained.snapshots[0], model, rtol=1e-15)
-    torch.testing.assert_close(trained.margins, labels * model(points), rtol=1e-12, atol=1e-12)
-
-
 @pytest.mark.parametrize("descent", [Descent(60, 0.05), Descent(60)], ids=["plain", "normalised"])
 def test_a_snapshot_is_the_network_after_that_many_steps(descent):
     model, points, labels = problem(batch=(2,))
@@ -218,14 +161,6 @@ def test_a_snapshot_is_the_network_after_that_many_steps(descent):
     for steps, kept in zip([0, 1, 13, 60], trained.snapshots, strict=True):
         shorter = Descent(steps, descent.learning_rate)
         assert_same(kept, train(model, points, labels, shorter).model, rtol=1e-13)
-
-
-def test_a_snapshot_after_the_stop_is_the_last_network():
-    model, points, labels = problem(batch=(2,))
-    trained = train(model, points, labels, Descent(steps=2000, margin=2.0), snapshots=[5, 1500, 2000])
-    assert bool((trained.steps < 1000).all())
-    assert_same(trained.snapshots[1], trained.model, rtol=1e-15)
-    assert_same(trained.snapshots[2], trained.model, rtol=1e-15)
 
 
 def test_single_precision_is_kept_and_enough_for_plain_steps():
@@ -253,23 +188,6 @@ def test_dead_networks_stay_dead_and_finite(descent, route):
     assert trained.steps.tolist() == [100, 100]
 
 
-def test_a_dead_network_holds_up_none_of_its_batch():
-    model, points, labels = problem(batch=(2,))
-    biases = model.biases.clone()
-    biases[0] = -1e3
-    trained = train(TwoLayer(model.weights, biases, model.outputs), points, labels, Descent(1000, margin=5.0))
-    alone = train(single(model, 1), points[1], labels[1], Descent(1000, margin=5.0))
-    assert int(trained.steps[1]) == int(alone.steps)
-    assert_same(single(trained.model, 1), alone.model, rtol=1e-12)
-    assert float(trained.margin[0]) == pytest.approx(0.0)
-
-
-def test_points_that_are_all_zero_are_fitted_by_biases():
-    model, _, _ = problem(n=3)
-    zeros, labels = torch.zeros((3, 12), dtype=DTYPE), torch.ones(3, dtype=DTYPE)
-    assert float(train(model, zeros, labels, Descent(500, margin=3.0)).margin) >= 3
-
-
 # ── the loss far away from zero ─────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -287,20 +205,6 @@ def test_a_pull_is_minus_the_derivative_of_the_log_loss():
     q = (4 * gaussian((5, 7), generator=stream(0, "q"))).requires_grad_()
     (derivative,) = torch.autograd.grad(softplus(-q).sum(-1).log().sum(), q)
     torch.testing.assert_close(loss_shares(q.detach()), -derivative, rtol=1e-12, atol=1e-15)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_pulls_are_shares_at_large_margins_and_finite_anywhere(dtype):
-    far = torch.tensor([[1e4, 1e4 + 1.0, 2e4], [-1e3, -1e3, -1e3], [-1e3, 0.0, 1e4]], dtype=dtype)
-    shares = loss_shares(far)
-    assert bool(torch.isfinite(shares).all())
-    expected = [
-        [1 / (1 + math.exp(-1)), 1 / (1 + math.e), 0.0],
-        [1 / 3000] * 3,
-        [1 / (1e3 + math.log(2)), 0.5 / (1e3 + math.log(2)), 0.0],
-    ]
-    rounding = 16 * torch.finfo(dtype).eps
-    torch.testing.assert_close(shares, torch.tensor(expected, dtype=dtype), rtol=rounding, atol=rounding)
 
 
 def test_margins_far_beyond_underflow_are_reached():
@@ -389,17 +293,6 @@ def test_no_step_changes_nothing_and_the_initial_parameters_are_never_changed():
         torch.testing.assert_close(tensor, copies[name])
         torch.testing.assert_close(still.model[name], tensor)
     torch.testing.assert_close(still.margins, labels * model(points), rtol=1e-12, atol=1e-15)
-
-
-@pytest.mark.parametrize(
-    "descent", [replace(NORMALISED, steps=5), replace(PLAIN, steps=5)], ids=["normalised", "plain"]
-)
-def test_a_dead_module_stays_where_it_is_without_a_nan(descent):
-    model, points, labels = problem()
-    dead = as_parameters(TwoLayer(0 * model.weights, torch.full_like(model.biases, -1.0), model.outputs))
-    trained = train_module(MODULE, dead, points, labels, descent)
-    torch.testing.assert_close(dict(trained.model), dict(dead))
-    assert float(trained.margin) == pytest.approx(0.0)
 
 
 def test_a_module_must_give_one_output_a_point():

@@ -94,15 +94,6 @@ def test_order_batch_and_sign_change_nothing():
     torch.testing.assert_close(opposite.distances(gram), -machine.distances(gram))
 
 
-def test_one_point_at_a_time_finds_the_same_machines(monkeypatch):
-    rows, labels = problem((10,), 25, 30, "patience")
-    gram = rows @ rows.mT
-    blocks = hard_margin(gram, labels)
-    monkeypatch.setattr(svm, "_PATIENCE", -1)
-    monkeypatch.setattr(svm, "_ROUNDS", 5000)
-    torch.testing.assert_close(hard_margin(gram, labels).dual, blocks.dual)
-
-
 def test_pivoting_that_does_not_end_raises(monkeypatch):
     rows, labels = problem((5,), 25, 30, "rounds")
     monkeypatch.setattr(svm, "_ROUNDS", 1)
@@ -125,24 +116,3 @@ def test_a_machine_that_says_one_thing_of_every_point_has_no_hyperplane():
         assert float(machine.norm) == pytest.approx(0)
         assert machine.distances(rows @ rows.mT).tolist() == [sign * math.inf] * 6
         assert float(machine.offset) == pytest.approx(sign, abs=1e-5)  # the solver's accuracy
-
-
-@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
-def test_a_norm_is_0_exactly_where_no_slope_is_better_than_none(unit):
-    generator = stream(0, "flat")
-    rows = gaussian((200, 8, 2), generator=generator) * unit
-    labels = torch.where(torch.rand((200, 8), generator=generator) < 0.7, 1.0, -1.0).double()
-    kept = labels.abs().sum(-1) != labels.sum(-1).abs()
-    rows, labels = rows[kept], labels[kept]
-    cost = 1 / unit**2  # the problem that all units share
-    machine = soft_margin(rows @ rows.mT, labels, cost=cost)
-    # |w|² / 2 + C Σ hinge at its optimum, by the dual, beside that of w = 0 and the best b.
-    pull = machine.dual * labels
-    square = (pull.unsqueeze(-2) @ (rows @ rows.mT) @ pull.unsqueeze(-1)).flatten()
-    optimum = machine.dual.sum(-1) - square / 2
-    flat = 2 * cost * torch.minimum((labels > 0).sum(-1), (labels < 0).sum(-1))
-    gain = (flat - optimum) / flat
-    none = machine.norm == 0
-    assert 0 < int(none.sum()) < len(none)
-    assert float(gain[none].abs().max()) < 1e-7  # the solver leaves 4e-8 where C is 1e-6
-    assert float(gain[~none].min()) > 1e-6
