@@ -53,25 +53,6 @@ def test_at_their_own_side_images_are_unchanged():
     torch.testing.assert_close(resize(pixels, side=28), pixels)
 
 
-@pytest.mark.parametrize("side", [3, 8, 28])
-def test_a_constant_image_stays_constant(side):
-    pixels = torch.full((2, 28, 28), 0.3, dtype=torch.float64)
-    torch.testing.assert_close(resize(pixels, side=side), pixels[:, :side, :side], rtol=0, atol=1e-14)
-
-
-def test_shrinking_commutes_with_mirroring():
-    pixels = noise()
-    torch.testing.assert_close(resize(pixels.flip(-1), side=9), resize(pixels, side=9).flip(-1), rtol=0, atol=1e-14)
-
-
-def test_shrunk_images_may_leave_the_range_of_grey_values():
-    edge = torch.zeros((1, 28, 28), dtype=torch.float64)
-    edge[..., 10:] = 1.0
-    shrunk = resize(edge, side=12)
-    assert float(shrunk.min()) < 0
-    assert float(shrunk.max()) > 1
-
-
 def test_even_digits_are_positive():
     assert parity(torch.arange(10)).tolist() == [1.0, -1.0] * 5
     assert parity(torch.tensor([3]), dtype=torch.float64).dtype == torch.float64
@@ -87,12 +68,6 @@ def test_training_sets_are_balanced_and_disjoint_from_the_fresh_points():
     assert (int(rows.min()), int(rows.max())) == (0, 49)
 
 
-def test_all_rows_can_be_used():
-    split = splits(rows_per_class=20, fresh=10)
-    assert bool((LABELS[split.fresh] == 1).all())
-    assert bool((torch.cat([split.train, split.fresh], dim=-1).sort(dim=-1).values == torch.arange(50)).all())
-
-
 def test_rows_of_a_label_are_equally_likely_in_the_training_set_and_rows_of_either_among_the_fresh():
     runs = 20_000
     split = splits(runs=runs)
@@ -101,20 +76,6 @@ def test_rows_of_a_label_are_equally_likely_in_the_training_set_and_rows_of_eith
         share = getattr(split, part).flatten().bincount(minlength=50) / runs
         # The largest of 50 normal deviations is below 5 with probability 1 - 3e-5.
         assert float(((share - chance).abs() / (chance * (1 - chance) / runs).sqrt()).max()) < 5
-
-
-def test_the_first_fresh_point_has_the_label_law_of_the_rest():
-    # In the order in which the training set is drawn, what follows it would mostly have the commoner label.
-    runs = 20_000
-    first = LABELS[splits(runs=runs, fresh=1).fresh].squeeze(-1)
-    chance = 27 / 44
-    assert abs(float((first > 0).double().mean()) - chance) < 4 * (chance * (1 - chance) / runs) ** 0.5
-
-
-def test_labels_do_not_follow_the_order_within_a_training_set():
-    runs = 4000
-    leading = LABELS[splits(runs=runs).train[:, 0]]
-    assert abs(float((leading > 0).double().mean()) - 0.5) < 4 * 0.5 / runs**0.5
 
 
 def test_the_same_stream_gives_the_same_split():
@@ -143,11 +104,6 @@ def test_mnist_comes_as_numbers_from_zero_to_one(monkeypatch):
     found = load("mnist", dtype=torch.float64)
     torch.testing.assert_close(found.pixels, torch.ones((2, 28, 28), dtype=torch.float64))
     assert found.labels.tolist() == [4, 7]
-
-
-def test_an_unknown_source_is_answered_with_the_known_ones():
-    with pytest.raises(ValueError, match="`source` must be one of mnist, digits; got 'cifar'"):
-        images.load("cifar")
 
 
 # --- the files of MNIST
@@ -185,24 +141,13 @@ def test_images_are_rows_of_bytes_in_the_order_of_the_file(small):
     assert bytes(labels.tolist()) == CODES
 
 
-def test_loaded_tensors_can_be_written_to():
-    pixels = images.parse_mnist_images(images_payload())
-    pixels[0, 0, 0] = 9  # a view of the payload would warn or refuse
-    assert pixels[0, 0, 0] == 9
-
-
 @pytest.mark.parametrize(
     ("payload", "message"),
     [
         pytest.param(images_payload(magic=2049), "begins with the number 2051, found 2049", id="labels' magic"),
-        pytest.param(struct.pack("<4I", 2051, N, 28, 28) + PIXELS, "found 50855936", id="little-endian"),
-        pytest.param(images_payload(height=28, width=27), "28 by 28 pixels, found 28 by 27", id="narrow"),
         pytest.param(images_payload(height=14, width=56), "28 by 28 pixels, found 14 by 56", id="reshaped"),
         pytest.param(images_payload()[:-1], "the 9,408 bytes of content its header promises, found 9,407", id="cut"),
-        pytest.param(images_payload() + b"\0", "promises, found 9,409", id="too long"),
-        pytest.param(images_payload(n=2**32 - 1), "found 9,408", id="absurd count"),
         pytest.param(images_payload()[:15], "an idx header of 16 bytes, found 15 bytes", id="half a header"),
-        pytest.param(b"", "found 0 bytes", id="nothing"),
     ],
 )
 def test_images_of_another_form_are_refused(payload, message):
@@ -215,9 +160,7 @@ def test_images_of_another_form_are_refused(payload, message):
     ("payload", "message"),
     [
         pytest.param(labels_payload(magic=2051), "begins with the number 2049, found 2051", id="images' magic"),
-        pytest.param(labels_payload()[:-1], "promises, found 11", id="cut"),
         pytest.param(labels_payload(body=CODES[:-1] + b"\x0a"), "labels from 0 to 9, found 10", id="a tenth digit"),
-        pytest.param(b"\0\0\x08\x01", "an idx header of 8 bytes, found 4 bytes", id="half a header"),
     ],
 )
 def test_labels_of_another_form_are_refused(payload, message):

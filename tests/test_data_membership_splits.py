@@ -48,21 +48,3 @@ def test_halves_of_any_number_of_points_are_complements(points):
     assert {min(pair) for pair in zip(sizes[::2], sizes[1::2], strict=True)} == {points // 2}
     if points % 2:
         assert sizes[::2] == [4, 5, 4], "the larger half goes round"
-
-
-@pytest.mark.parametrize(
-    "drawn",
-    [
-        lambda *given, **more: splits.complementary_halves(*given, **more)[0],
-        lambda *given, **more: splits.complementary_pairs(*given, **more).member,
-    ],
-)
-def test_draws_do_not_depend_on_the_precision_that_is_usual(drawn):
-    found = []
-    for dtype in (torch.float32, torch.float64):
-        torch.set_default_dtype(dtype)
-        try:
-            found.append(drawn(10, 6, generator=stream(0, "usual")))
-        finally:
-            torch.set_default_dtype(torch.float32)
-    torch.testing.assert_close(*found)

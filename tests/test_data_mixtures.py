@@ -60,25 +60,9 @@ def test_norms_of_a_gaussian_are_chi_square_at_a_million_dimensions():
         assert stats.kstest(square.numpy(), stats.ncx2(10**6, 1).cdf).pvalue > P_VALUE
 
 
-@pytest.mark.parametrize("dimension", [2, 6, 7, 500, 10**6])
-def test_points_of_the_sphere_are_on_it(dimension):
-    points = sample("sphere", dimension, runs=50)
-    radii = points.train.square().sum(-1), points.fresh.square().sum(-1) + points.radius.square()
-    for squares in radii:
-        torch.testing.assert_close(squares, torch.full_like(squares, dimension), rtol=1e-13, atol=0)
-
-
 def test_the_cost_does_not_depend_on_the_dimension():
     shapes = {tuple(sample(dimension=dimension).train.shape) for dimension in (8, 100, 10**9)}
     assert shapes == {(900, 6, 7)}  # the mean's coordinate and six more
-
-
-@pytest.mark.parametrize(("dimension", "coordinates"), [(1, 1), (6, 6), (7, 7), (8, 7)])
-def test_few_dimensions_are_drawn_as_they_are(dimension, coordinates):
-    points = sample(dimension=dimension)
-    assert points.train.shape[-1] == points.fresh.shape[-1] == coordinates
-    assert bool((points.radius == 0).all()) is (dimension <= 7)
-    assert points.dimension == dimension
 
 
 def test_the_label_of_the_mixture_is_its_component():
@@ -116,13 +100,3 @@ def test_components_of_a_law_are_equally_likely_and_carry_their_labels():
     third = points.train[0, :, 1] > 4.5  # 4.5 standard deviations from either side
     torch.testing.assert_close(points.labels[0] < 0, third)
     assert abs(float(third.double().mean()) - 1 / 3) < 4 * math.sqrt(2 / 9 / 3000)
-
-
-def test_one_stream_gives_one_sample():
-    first, again, other = sample(name="a"), sample(name="a"), sample(name="b")
-    torch.testing.assert_close(first.fresh, again.fresh)
-    assert not torch.allclose(first.fresh, other.fresh)
-
-
-def test_no_fresh_points_are_fine():
-    assert sample(fresh=0).fresh.shape == (900, 0, 7)

@@ -64,23 +64,7 @@ def test_an_absent_set_is_named_with_the_command_that_gets_it_and_never_fetched(
         load()
 
 
-def test_an_unknown_name_is_answered_with_the_known_ones():
-    with pytest.raises(ValueError, match=r"`name` must be one of location, adult, .*; got 'mnist'"):
-        tabular.load("mnist")
-
-
 # --- part of scikit-learn
-
-
-@pytest.mark.parametrize(
-    ("load", "shape", "classes"), [(load_digits, (1_797, 64), 10), (load_breast_cancer, (569, 30), 2)]
-)
-def test_an_embedded_set_is_complete(load, shape, classes):
-    loaded = load()
-    assert loaded.features.shape == (len(loaded), shape[1]) == shape
-    assert (loaded.features.dtype, loaded.labels.dtype) == (torch.float64, torch.int64)
-    assert loaded.labels.unique().tolist() == list(range(classes))
-    assert bool(torch.isfinite(loaded.features).all())
 
 
 def test_digits_are_grey_values_from_zero_to_one():
@@ -111,19 +95,11 @@ def test_classes_are_counted_from_zero_and_places_are_bits():
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        pytest.param(VISITS, b"", "3 rows, found 0", id="nothing"),
         pytest.param(b'"2",0,0,0,1\n', b"", "3 rows, found 2", id="a row missing"),
-        pytest.param(b'"2",0,0,0,1\n', 2 * b'"2",0,0,0,1\n', "3 rows, found 4", id="a row more"),
         pytest.param(b"0,0,0,1\n", b"0,0,0,1", "a line break after the last row", id="cut at the end"),
-        pytest.param(b"0,0,0,1", b"0,0,1", "row 3, found .* with 3 commas", id="a place missing"),
-        pytest.param(b"1,1,1,1", b"1,1,1,1,1", "row 2", id="a place more"),
-        pytest.param(b"1,1,1,1", b"1,1,,1", "row 2", id="empty"),
         pytest.param(b"1,1,1,1", b"1,1,2,1", "row 2", id="not binary"),
-        pytest.param(b"1,1,1,1", b"1,1,1,1\r", "row 2", id="another line break"),
-        pytest.param(b'"1"', b"1", 'a class "1" to "3" in quotes and 4 values 0 or 1 in row 2', id="no quotes"),
-        pytest.param(b'"2"', b'"0"', "row 3", id="class zero"),
+        pytest.param(b'"2"', b'"0"', 'a class "1" to "3" in quotes and 4 values 0 or 1 in row 3', id="class zero"),
         pytest.param(b'"2"', b'"4"', "row 3", id="a class too many"),
-        pytest.param(b'"2"', b'"02"', "row 3", id="class with a leading zero"),
     ],
 )
 def test_visits_of_another_form_are_refused_and_the_row_named(old, new, message):
@@ -177,26 +153,13 @@ def test_every_form_parses_to_the_same_table(payload):
     ("payload", "message"),
     [
         pytest.param(CSV.replace(b"age,", b"years,"), "15 fields .* in line 1, found 'years", id="another header"),
-        pytest.param(CSV.replace(b",", b";"), "15 fields", id="another separator"),
         pytest.param(CSV.replace(b"Male,2174", b"Male, 2174"), "separated by ',' in line 2", id="blank in the CSV"),
-        pytest.param(UCI.replace(b"Male, 2174", b"Male,2174"), "separated by ', ' in line 1", id="no blank in UCI's"),
-        pytest.param(CSV.replace(b",Cuba,<", b",<", 1), "15 fields separated by ',' in line 2", id="a field missing"),
-        pytest.param(CSV.replace(b",Cuba", b",,Cuba", 1), "15 fields", id="a field more"),
         pytest.param(CSV.replace(b"Sales", b""), "15 fields", id="an empty field"),
-        pytest.param(CSV.replace(b"\n50,?", b"\n\n50,?"), "in line 3, found ''", id="an empty line"),
         pytest.param(CSV.replace(b">50K", b">50k"), "<=50K or >50K at the end of line 3", id="another income"),
-        pytest.param(CSV.replace(b">50K", b">50K."), "<=50K or >50K at the end of line 3", id="full stop in the CSV"),
-        pytest.param(CSV.replace(b"\n", b"\r\n"), "15 fields|at the end of line", id="Windows"),
         pytest.param(CSV.replace(b"39,", b"39.5,"), "a whole number as age, found '39.5'", id="a fraction"),
-        pytest.param(CSV.replace(b"39,", b"-39,"), "a whole number as age, found '-39'", id="negative"),
-        pytest.param(CSV.replace(b"39,", b"?,"), "a whole number as age, found '[?]'", id="missing number"),
-        pytest.param(CSV.replace(b"77516", b"9" * 30), "a whole number as fnlwgt, found '9999", id="too large"),
         pytest.param(CSV.replace(b"Sales", b"S\xe4les"), "ASCII, found byte 0xe4", id="not ASCII"),
         pytest.param(CSV[:-1], "a line break after the last row, found", id="cut at the end"),
-        pytest.param(CSV[:-30], "a line break after the last row, found", id="cut within a row"),
         pytest.param(HEADER.encode() + b"\n", "rows, found none", id="no rows"),
-        pytest.param(b"\n", "in line 1, found ''", id="one empty line"),
-        pytest.param(b"", "a line break after the last row", id="nothing"),
     ],
 )
 def test_tables_of_another_form_are_refused_and_the_line_named(payload, message):
@@ -276,14 +239,10 @@ def test_a_file_of_ones_own_is_read_as_it_was_written(tmp_path, dtype):
         ({"x": POINTS}, "must be an .npz file with arrays `x` and `y`"),
         ({"x": POINTS.astype(object), "y": CLASSES}, "of numbers: Object arrays cannot be loaded"),
         ({"x": POINTS[:, 0], "y": CLASSES}, r"`x` must have .* a shape \(n, d\); got \(6,\)"),
-        ({"x": POINTS[:0], "y": CLASSES[:0]}, r"a shape \(n, d\); got \(0, 2\)"),
         ({"x": POINTS.astype(str), "y": CLASSES}, "`x` must hold real numbers"),
-        ({"x": POINTS + 1j, "y": CLASSES}, "`x` must hold real numbers, got complex"),
         ({"x": POINTS, "y": CLASSES[:5]}, r"`y` must hold 6 whole numbers, one a point; got \(5,\)"),
-        ({"x": POINTS, "y": CLASSES.reshape(6, 1)}, r"one a point; got \(6, 1\)"),
         ({"x": POINTS, "y": CLASSES + 0.0}, "whole numbers, .* of float64"),
         ({"x": POINTS, "y": CLASSES + 1}, "all classes from 0 to k - 1, two or more; got 1, 2, 3"),
-        ({"x": POINTS, "y": 2 * CLASSES}, "got 0, 2, 4"),
         ({"x": POINTS, "y": 0 * CLASSES}, "two or more; got 0"),
         ({"x": np.where(POINTS == 5, np.nan, POINTS), "y": CLASSES}, "`x` must be finite in float32; row 2 is not"),
         ({"x": POINTS * 1e38, "y": CLASSES}, "`x` must be finite in float32"),
