@@ -8,16 +8,19 @@ import torch
 
 from leakage.data.mixtures import LAWS, draw_sample
 from leakage.precision import DTYPE
-from leakage.theory.kkt import InnerProducts, activation_lower_bound, activation_upper_bound, output_bound
 from reproduced.runtime import stream
 from reproduced.statistics import slope
 from reproduced.studies.kkt_margin.theorem_bounds import (
     STAGES,
+    InnerProducts,
     LearnableCase,
     Tightness,
+    activation_lower_bound,
+    activation_upper_bound,
     first_dimension,
     measure_stages,
     measure_tightness,
+    output_bound,
     overlap_tail,
     overlap_tail_bound,
     ratio_exponent,

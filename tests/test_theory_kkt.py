@@ -13,18 +13,18 @@ from leakage.data.gaussians import gaussian
 from leakage.data.mixtures import draw_sample
 from leakage.models.two_layer import TwoLayer, initial
 from leakage.precision import DTYPE
-from leakage.theory.kkt import (
-    InnerProducts,
-    activation_lower_bound,
-    activation_sums,
-    activation_upper_bound,
-    check_kkt,
-    output_bound,
-)
+from leakage.theory.kkt import check_kkt
 from leakage.theory.max_margin import optimum_on_line
 from leakage.trainers.margin_flow import Descent, train
 from reproduced.runtime import stream
 from reproduced.studies.kkt_margin.line_problems import draw_problem
+from reproduced.studies.kkt_margin.theorem_bounds import (
+    InnerProducts,
+    activation_lower_bound,
+    activation_sums,
+    activation_upper_bound,
+    output_bound,
+)
 
 POINT = Symmetric()
 # The squared residual is settled to 1e-14 at a KKT point, and to 1e-5 of itself elsewhere.

@@ -1,4 +1,8 @@
-r"""In which dimension the proof of Theorem 3.2 begins, and how near networks come to its bounds (`theory.kkt`).
+r"""The bounds of Theorem 3.2, in which dimension its proof begins, and how near networks come to the bounds.
+
+The bounds for near-orthogonal training points follow from inner products alone (`InnerProducts`), for all labels,
+widths and KKT points (`theory.kkt`). A bound that does not hold is infinite (above) or 0 (below). Leading dimensions
+are independent networks and training sets.
 
 Training sets are drawn through their inner products (`data.mixtures`), so any dimension costs the same. The bounds
 become useful one after the other as d grows, in the stages named by `STAGES`.
@@ -18,21 +22,100 @@ from torch import Tensor
 from leakage.data.mixtures import Law, Sample, draw_sample, gaussian_mixture
 from leakage.metrics.estimates import Estimate, clopper_pearson
 from leakage.models.two_layer import TwoLayer
-from leakage.theory.kkt import (
-    InnerProducts,
-    activation_lower_bound,
-    activation_sums,
-    activation_upper_bound,
-    check_kkt,
-    output_bound,
-)
+from leakage.theory.kkt import KktConditions, check_kkt
 
 STAGES = ("den > 0", "all on the margin", "fresh < m, factor 1", "fresh < m", "fresh < m/2")
 """The steps of the proof of Theorem 3.2, each implied by the next: Lemma B.3 holds, Lemma B.4 puts all training
-points on the margin, the bound on a fresh output is below m, with factor 1 (`bounds.output_bound`) and with the paper's
+points on the margin, the bound on a fresh output is below m, with factor 1 (`output_bound`) and with the paper's
 factor 2, and below m/2 (Corollary 3.3). Below m with factor 2 is also below m/2 with factor 1."""
 
 _MOST_NUMBERS = 2**23  # of inner products drawn at once: 64 MiB
+
+
+# ── the bounds ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class InnerProducts:
+    r"""The sizes of a training set's inner products.
+
+    Attributes:
+        delta: $\delta$, the largest $|x_i^\top x_j|$ of two different points.
+        least: $\Delta$, the smallest $\lVert x_i \rVert^2$.
+        most: $\Delta_{\max}$, the largest $\lVert x_i \rVert^2$.
+        n: the number of points.
+    """
+
+    delta: Float[Tensor, "*b"]
+    least: Float[Tensor, "*b"]
+    most: Float[Tensor, "*b"]
+    n: int
+
+    @classmethod
+    def from_points(cls, points: Float[Tensor, "*b n d"]) -> "InnerProducts":
+        """The sizes for these training points."""
+        gram = points @ points.mT
+        squares = gram.diagonal(dim1=-2, dim2=-1)
+        others = (gram - torch.diag_embed(squares)).abs()
+        return cls(others.amax((-2, -1)), squares.amin(-1), squares.amax(-1), points.shape[-2])
+
+    @property
+    def ratio(self) -> Float[Tensor, "*b"]:
+        r"""$n\delta/\Delta$, which Assumption 3.1 of Smorodinsky et al. sends to 0."""
+        return self.n * self.delta / self.least
+
+    @property
+    def denominator(self) -> Float[Tensor, "*b"]:
+        r"""$\Delta + 1 - 2(\delta + 1)(n - 1)$, the denominator of the bounds; they hold where it is positive."""
+        return self.least + 1 - 2 * (self.delta + 1) * (self.n - 1)
+
+    def delta_x(self, products: Float[Tensor, "*b t n"]) -> Float[Tensor, "*b t"]:
+        r"""$\delta_x = \max(\delta, \max_i |x_i^\top x|)$ of fresh points, from their `products` with each $x_i$."""
+        return torch.maximum(self.delta.unsqueeze(-1), products.abs().amax(-1))
+
+
+def activation_upper_bound(products: InnerProducts, margin: Float[Tensor, "*#b"]) -> Float[Tensor, "*b"]:
+    r"""Upper bound of `activation_sums` at a KKT point: $m / \text{den}$ (`InnerProducts.denominator`).
+
+    Source: Smorodinsky et al., Lemma B.3.
+    """
+    return torch.where(products.denominator > 0, margin / products.denominator, torch.inf)
+
+
+def activation_lower_bound(products: InnerProducts, margin: Float[Tensor, "*#b"]) -> Float[Tensor, "*b"]:
+    r"""Lower bound of the `activation_sums` of the point's own sign at a KKT point:
+
+    $$ \Bigl( m - \frac{(\delta + 1)(n - 1)\, m}{\text{den}} \Bigr) \frac1{\Delta_{\max} + 1} . $$
+
+    Where it is positive, which is for $\Delta + 1 > 3 (\delta + 1)(n - 1)$, every training point has $\lambda > 0$ and
+    lies on the margin.
+
+    Source: Smorodinsky et al., Lemma B.4; the paper's expression is negative where this one is 0.
+    """
+    others = (products.delta + 1) * (products.n - 1) * activation_upper_bound(products, margin)
+    return (margin - others).clamp_min(0) / (products.most + 1)
+
+
+def output_bound(
+    products: InnerProducts, delta_x: Float[Tensor, "*b t"], margin: Float[Tensor, "*#b"], *, factor: int = 2
+) -> Float[Tensor, "*b t"]:
+    r"""Upper bound of $|\Phi(x)|$ at a KKT point, for a fresh x:
+
+    $$ \text{factor} \cdot n (\delta_x + 1) \frac m{\text{den}} . $$
+
+    The paper adds the bounds of the neurons with $v_j > 0$ and of those with $v_j < 0$ (`factor` 2). The two parts of
+    $\Phi$ have opposite signs, so the larger of them suffices (`factor` 1).
+
+    Source: Smorodinsky et al., proof of Theorem 3.2.
+    """
+    return factor * products.n * (delta_x + 1) * activation_upper_bound(products, margin).unsqueeze(-1)
+
+
+def activation_sums(model: TwoLayer, conditions: KktConditions) -> tuple[Float[Tensor, "*b n"], Float[Tensor, "*b n"]]:
+    r"""$\sum_j v_j^2 \lambda_l s_{lj}$ of every training point, over the neurons with $v_j > 0$ and with $v_j < 0$."""
+    weights = conditions.multipliers.unsqueeze(-1) * conditions.subgradients
+    plus, minus = ((sign * model.outputs).clamp_min(0).square().unsqueeze(-1) for sign in (1, -1))
+    return (weights @ plus).squeeze(-1), (weights @ minus).squeeze(-1)
 
 
 # ── the dimension ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -159,7 +242,7 @@ class LearnableCase:
         return gaussian_mixture([(r, 0.0), (-r, 0.0), (0.0, r), (0.0, -r)], (1.0, 1.0, -1.0, -1.0))
 
 
-# ── the bounds ───────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the tightness ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,7 +275,7 @@ def measure_tightness(
     answers: Float[Tensor, "*b t"],
     kinks: float = 1e-2,
 ) -> Tightness:
-    r"""The tightness of networks at KKT points, or near them, with `kinks` as in `conditions.check`.
+    r"""The tightness of networks at KKT points, or near them, with `kinks` as in `theory.kkt.check_kkt`.
 
     `products` are $x_i^\top x$ of fresh points x with the training points, `answers` are $\Phi(x)$.
     """
