@@ -10,7 +10,6 @@ from leakage.attacks.membership.margin import (
     distance_score,
     find_member,
     loss_score,
-    network_margin,
     one_sided_score,
     size_score,
 )
@@ -19,6 +18,7 @@ from leakage.data.gaussians import gaussian
 from leakage.metrics import roc
 from leakage.precision import DTYPE
 from reproduced.runtime import stream
+from reproduced.studies.kkt_margin.network_intervals import network_margin, share_above, share_up_to
 from reproduced.studies.kkt_margin.trained_networks import candidate_groups
 
 NETS, MEMBERS, FRESH = 6, 20, 900
@@ -45,29 +45,29 @@ def test_both_readings_of_the_margin_agree_exactly_where_all_labels_are_fitted()
 def test_the_shares_of_the_figures_by_hand():
     outputs = tensor([-1.0, 1.1, 1.11, -0.99, 0.0], [2.0, -2.3, 2.1, 1.9, 0.0])
     level = tensor(1.0, 2.0)
-    assert margin.share_up_to(outputs, level).tolist() == pytest.approx([0.8, 0.8])
-    assert margin.share_above(outputs, level).tolist() == pytest.approx([0.6, 0.6])
-    assert margin.share_up_to(outputs, level, slack=0.0).tolist() == pytest.approx([0.6, 0.6])
-    assert margin.share_above(outputs, level, slack=0.1).tolist() == pytest.approx([0.8, 0.8])
+    assert share_up_to(outputs, level).tolist() == pytest.approx([0.8, 0.8])
+    assert share_above(outputs, level).tolist() == pytest.approx([0.6, 0.6])
+    assert share_up_to(outputs, level, slack=0.0).tolist() == pytest.approx([0.6, 0.6])
+    assert share_above(outputs, level, slack=0.1).tolist() == pytest.approx([0.8, 0.8])
 
 
 def test_one_training_point_is_always_on_the_margin():
     targets = gaussian((50, 7), generator=stream(0, "floor")) + 5
-    found = margin.share_up_to(targets, network_margin(targets).absolute, slack=0.0)
+    found = share_up_to(targets, network_margin(targets).absolute, slack=0.0)
     torch.testing.assert_close(found, torch.full_like(found, 1 / 7))
 
 
 def test_one_margin_serves_many_networks_and_one_network_many_margins():
     outputs = gaussian((3, 4, 8), generator=stream(0, "broadcast"))
-    together = margin.share_above(outputs, tensor(0.5, 1.0, 1.5, 2.0))
+    together = share_above(outputs, tensor(0.5, 1.0, 1.5, 2.0))
     assert together.shape == (3, 4)
-    torch.testing.assert_close(together[1, 2], margin.share_above(outputs[1, 2], tensor(1.5)[0]))
-    assert margin.share_above(outputs[0, 0], tensor(0.5, 1.0, 1.5)).shape == (3,)
+    torch.testing.assert_close(together[1, 2], share_above(outputs[1, 2], tensor(1.5)[0]))
+    assert share_above(outputs[0, 0], tensor(0.5, 1.0, 1.5)).shape == (3,)
 
 
 def test_scaling_a_network_changes_no_verdict_of_an_attacker_who_knows_its_margin():
     members, fresh, level = world(spread=0.5)
-    for judge in (margin.flag_above, margin.share_up_to, margin.share_above):
+    for judge in (margin.flag_above, share_up_to, share_above):
         for outputs in (members, fresh):
             torch.testing.assert_close(judge(outputs, level), judge(1024 * outputs, 1024 * level))
 
@@ -179,5 +179,5 @@ def test_a_shadow_margin_is_the_mean_of_all_other_networks():
 def test_every_answer_reaches_the_margin_of_a_network_that_is_silent_at_a_training_point():
     targets = tensor(0.0, -2.0, 3.0)
     zero = network_margin(targets).absolute
-    assert float(margin.share_above(targets, zero)) == pytest.approx(1)
-    assert float(margin.share_up_to(targets, zero)) == pytest.approx(1 / 3)
+    assert float(share_above(targets, zero)) == pytest.approx(1)
+    assert float(share_up_to(targets, zero)) == pytest.approx(1 / 3)

@@ -2,8 +2,8 @@ r"""Membership from the size of an output: at a KKT point training points have $
 
 The attacker sees the one output $\Phi(x)$ of a network at each point, and knows the network's margin $m$, or estimates
 it from shadow models (`shadow_margin`), or knows only that one of several candidates is a member. Outputs are
-(..., points), margins (...); scores are larger for likelier members. A margin that is not positive belongs to a network
-that does not fit its labels, on which no attack here has a theory (`Margin.exists`).
+(..., points), margins (...); scores are larger for likelier members. No attack here has a theory for a network
+that does not fit its labels.
 """
 
 from typing import NamedTuple
@@ -13,23 +13,6 @@ from jaxtyping import Bool, Float, Int, Real
 from torch import Tensor
 
 HALF = 0.5  # of the margin: where Corollaries 3.3 and 3.4 draw the line between members and fresh points
-
-
-class Margin(NamedTuple):
-    r"""The margin of trained networks, which their owner knows.
-
-    Attributes:
-        absolute: $\min_i |\Phi(x_i)|$, the m of Smorodinsky et al., Assumption 2.1.
-        signed: $\min_i y_i \Phi(x_i)$: the same number where all labels are fitted, and not positive elsewhere.
-    """
-
-    absolute: Float[Tensor, "*b"]
-    signed: Float[Tensor, "*b"]
-
-    @property
-    def exists(self) -> Bool[Tensor, "*b"]:
-        """Whether the network fits all its labels; without that no theorem speaks about it."""
-        return self.signed > 0
 
 
 class FoundMember(NamedTuple):
@@ -44,36 +27,6 @@ class FoundMember(NamedTuple):
     index: Int[Tensor, "*b"]
     margin: Float[Tensor, "*b"]
     unique: Bool[Tensor, "*b"]
-
-
-# ── the network's owner ─────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def network_margin(signed_outputs: Float[Tensor, "*b n"]) -> Margin:
-    r"""Both readings of the margin, from $y_i \Phi(x_i)$ of all training points."""
-    return Margin(signed_outputs.abs().amin(-1), signed_outputs.amin(-1))
-
-
-def share_up_to(
-    outputs: Float[Tensor, "*#b t"], margin: Float[Tensor, "*#b"], *, slack: float = 0.1
-) -> Float[Tensor, "*b"]:
-    r"""The share of points with $|\Phi(x)| \le (1 + \text{slack})\, m$.
-
-    The quantity of the panels (a) in Figures 1 to 5 of Smorodinsky et al., who do not spell it out. Of n training
-    points it is at least 1/n if m is their $\min |\Phi|$.
-    """
-    return (size_score(outputs) <= (1 + slack) * margin.unsqueeze(-1)).to(outputs).mean(-1)
-
-
-def share_above(
-    outputs: Float[Tensor, "*#b t"], margin: Float[Tensor, "*#b"], *, slack: float = 0.0
-) -> Float[Tensor, "*b"]:
-    r"""The share of points with $|\Phi(x)| \ge (1 - \text{slack})\, m$.
-
-    The quantity of the panels (b) in the same figures, without slack. With a margin that the attacker estimated
-    (`shadow_margin`) it is a rate of the attack: of true positives on members, of false ones on fresh points.
-    """
-    return (size_score(outputs) >= (1 - slack) * margin.unsqueeze(-1)).to(outputs).mean(-1)
 
 
 # ── attackers, by what they know ────────────────────────────────────────────────────────────────────────────────────

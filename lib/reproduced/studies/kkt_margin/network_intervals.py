@@ -1,10 +1,11 @@
-"""Rates, variation and rank correlations over independent networks, with intervals over networks."""
+"""Margins of networks, shares of points on and above them, and intervals over independent networks."""
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from scipy import special
 from torch import Tensor
 
@@ -12,6 +13,50 @@ from leakage.metrics.estimates import Estimate, clopper_pearson, mean_interval, 
 from reproduced import statistics
 
 _AT_EACH_END = 0.02  # of a sequence: with less, the interval of ten sequences of five places covered too little
+
+
+class Margin(NamedTuple):
+    r"""The margin of trained networks, which their owner knows.
+
+    Attributes:
+        absolute: $\min_i |\Phi(x_i)|$, the m of Smorodinsky et al., Assumption 2.1.
+        signed: $\min_i y_i \Phi(x_i)$: the same number where all labels are fitted, and not positive elsewhere.
+    """
+
+    absolute: Float[Tensor, "*b"]
+    signed: Float[Tensor, "*b"]
+
+    @property
+    def exists(self) -> Bool[Tensor, "*b"]:
+        """Whether the network fits all its labels; without that no theorem speaks about it."""
+        return self.signed > 0
+
+
+def network_margin(signed_outputs: Float[Tensor, "*b n"]) -> Margin:
+    r"""Both readings of the margin, from $y_i \Phi(x_i)$ of all training points."""
+    return Margin(signed_outputs.abs().amin(-1), signed_outputs.amin(-1))
+
+
+def share_up_to(
+    outputs: Float[Tensor, "*#b t"], margin: Float[Tensor, "*#b"], *, slack: float = 0.1
+) -> Float[Tensor, "*b"]:
+    r"""The share of points with $|\Phi(x)| \le (1 + \text{slack})\, m$.
+
+    The quantity of the panels (a) in Figures 1 to 5 of Smorodinsky et al., who do not spell it out. Of n training
+    points it is at least 1/n if m is their $\min |\Phi|$.
+    """
+    return (outputs.abs() <= (1 + slack) * margin.unsqueeze(-1)).to(outputs).mean(-1)
+
+
+def share_above(
+    outputs: Float[Tensor, "*#b t"], margin: Float[Tensor, "*#b"], *, slack: float = 0.0
+) -> Float[Tensor, "*b"]:
+    r"""The share of points with $|\Phi(x)| \ge (1 - \text{slack})\, m$.
+
+    The quantity of the panels (b) in the same figures, without slack. With a margin that the attacker estimated
+    (`margin.shadow_margin`) it is a rate of the attack: of true positives on members, of false ones on fresh points.
+    """
+    return (outputs.abs() >= (1 - slack) * margin.unsqueeze(-1)).to(outputs).mean(-1)
 
 
 def share_interval(shares: Float[Tensor, " networks"], *, points: int) -> Estimate:
