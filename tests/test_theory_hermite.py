@@ -7,7 +7,8 @@ import torch
 
 from leakage.models.activations import ACTIVATIONS, activation
 from leakage.precision import DTYPE
-from leakage.theory.hermite import ORDERS, gaussian_mean, moment, recovery_moments, weight_ratio
+from leakage.theory.hermite import ORDERS, gaussian_mean, moment, recovery_moments
+from reproduced.studies.gradient_inversion.games import weight_ratio
 
 ROOT_2PI = math.sqrt(2 * math.pi)
 NORMS = torch.tensor([0.01, 0.5, 1.0, 2.0, 30.0], dtype=DTYPE)

@@ -5,7 +5,7 @@ $s_p(t) = \E\,\sigma^{(p)}(tz)$ and no $1/p!$. An activation may have a kink at 
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
@@ -98,27 +98,6 @@ def recovery_moments(activation: Callable[[Tensor], Tensor], *, norm: float = 1.
             f"s3 = {moments[3]:.1e} and s4 = {moments[4]:.1e}."
         )
     return RecoveryMoments(next((order for order in present if order in (2, 3)), None), tensor, moments)
-
-
-def weight_ratio(
-    activation: Callable[[Tensor], Tensor],
-    *,
-    bias: float = 0.0,
-    labels: Sequence[float] = (-1.0, 1.0),
-    norm: float = 1.0,
-) -> float:
-    r"""$\kappa = \max|r^{*}| / \min|r^{*}|$, the largest ratio of two components' weights.
-
-    Inputs of one norm have one $s_p$, so that only the residuals of a wide network, $r^{*} = s_0(t) + b - y$, differ. κ
-    is 1 where $s_0 + b = 0$ and infinite where a label equals $s_0 + b$, which hides its input.
-
-    Source: Wang et al., Claim 5.4 and Remark 1. The claim has κ = 1 for "odd activations like sigmoid or tanh", but the
-    sigmoid is odd only about its mean 1/2.
-    """
-    mean = float(moment(activation, torch.tensor(norm, dtype=DTYPE), order=0))
-    residuals = [abs(mean + bias - label) for label in labels]
-    rounding = 1e-12 * (abs(mean) + abs(bias) + max(abs(label) for label in labels))
-    return max(residuals) / min(residuals) if min(residuals) > rounding else math.inf
 
 
 @cache

@@ -21,6 +21,7 @@ from leakage.data.gaussians import gaussian, sphere
 from leakage.metrics.estimates import Estimate, mean_interval
 from leakage.metrics.reconstruction import match_error, match_inputs
 from leakage.precision import DTYPE
+from leakage.theory.hermite import moment
 from leakage.trainers.federated import Client, batch_gradient
 from reproduced import statistics
 from reproduced.runtime import stream
@@ -163,6 +164,27 @@ def fitted_exponent(x: Sequence[float], values: Float[Tensor, "points n"]) -> Es
     places = torch.tensor([math.log(place) for place in x], dtype=DTYPE)
     rounds = values.double().log().cpu().mT
     return mean_interval(torch.tensor([statistics.slope(places, one) for one in rounds], dtype=DTYPE))
+
+
+def weight_ratio(
+    activation: Callable[[Tensor], Tensor],
+    *,
+    bias: float = 0.0,
+    labels: Sequence[float] = (-1.0, 1.0),
+    norm: float = 1.0,
+) -> float:
+    r"""$\kappa = \max|r^{*}| / \min|r^{*}|$, the largest ratio of two components' weights.
+
+    Inputs of one norm have one $s_p$, so that only the residuals of a wide network, $r^{*} = s_0(t) + b - y$, differ. κ
+    is 1 where $s_0 + b = 0$ and infinite where a label equals $s_0 + b$, which hides its input.
+
+    Source: Wang et al., Claim 5.4 and Remark 1. The claim has κ = 1 for "odd activations like sigmoid or tanh", but the
+    sigmoid is odd only about its mean 1/2.
+    """
+    mean = float(moment(activation, torch.tensor(norm, dtype=DTYPE), order=0))
+    residuals = [abs(mean + bias - label) for label in labels]
+    rounding = 1e-12 * (abs(mean) + abs(bias) + max(abs(label) for label in labels))
+    return max(residuals) / min(residuals) if min(residuals) > rounding else math.inf
 
 
 def _chain(game: Game, generator: torch.Generator) -> Tensor:
