@@ -25,7 +25,7 @@ from reproduced.studies.blessing import (
     theory_checks,
     tradeoff,
 )
-from reproduced.studies.gradient_inversion import games
+from reproduced.studies.gradient_inversion import games, step_errors
 from reproduced.studies.polytopes import boundary_attacks, theorems, windows
 
 ONE = torch.ones(1, dtype=DTYPE)
@@ -80,6 +80,7 @@ CALLS = {
     "an iteration": lambda: solve(SETTING, method="fixed point", iterations=2, strict=False),
     "the least ridge": lambda: limit.gamma_lower_bound(SETTING),
     "a deep client": lambda: held(stack)(POINTS),
+    "a one-sided tensor": lambda: step_errors.one_sided_tensor(FEW_NEURONS),
     "few neurons": lambda: recover.recover(FEW_NEURONS, batch=2, generator=DRAWS, tries=2),
     "walks": lambda: [
         boundary_attacks.walk_to_boundary(NETWORK, POINTS, boundary_attacks.WalkSettings(variant=variant, iterations=3))

@@ -1,7 +1,5 @@
 """Gradient matching finds a batch where it is known to, follows the gradient alone, and fails where it is known to."""
 
-import inspect
-
 import pytest
 import torch
 
@@ -58,33 +56,12 @@ def test_the_attack_follows_the_gradient_and_nothing_else():
     found = matched(observation).inputs
     assert match_error(found, others) < 1e-8
     assert match_error(found, inputs) > 0.5
-    assert set(inspect.signature(gradient_matching.match_gradient).parameters) == {
-        *("observation", "batch", "scale", "generator", "distance", "balanced", "labels", "restarts", "iterations")
-    }
 
 
 def test_dummies_of_another_size_lead_astray():
     inputs, _, observation = problem("sin")
     assert match_error(matched(observation).inputs, inputs) < 1e-8
     assert match_error(matched(observation, scale=1.0).inputs, inputs) > 0.5
-
-
-def test_layers_that_count_by_their_size_hide_what_the_hidden_layer_says():
-    """The gradient of the outputs is m times that of the hidden weights; with eight inputs it does not suffice."""
-    inputs, labels, observation = problem(batch=8, m=500, d=50, bias=0.0, labels=(1.0, -1.0))
-
-    def error(*, balanced):
-        found = matched(observation, batch=8, scale=50**-0.5, labels=labels, restarts=1, balanced=balanced)
-        return match_error(found.inputs, inputs, signs=False)
-
-    assert error(balanced=True) < 1e-6
-    assert error(balanced=False) > 0.5
-
-
-def test_more_restarts_are_never_worse():
-    _, _, observation = problem("gelu", batch=4, m=60, bias=0.0)
-    few, more = (matched(observation, batch=4, restarts=restarts, iterations=40).misfit for restarts in (1, 4))
-    assert more <= few
 
 
 def test_the_same_dummies_give_the_same_batch():

@@ -74,12 +74,6 @@ def test_few_neurons_will_do_where_the_length_is_known():
     assert_exact(recovered(observation, 4, labels=SIGNS), inputs, labels)
 
 
-@pytest.mark.parametrize("name", ["tanh", "gelu", "softplus"])
-def test_unknown_lengths_are_found(name):
-    observation, inputs, labels = problem(name, lengths=[0.5, 1.0, 2.0], m=500)
-    assert_exact(recovered(observation, 3, norm=None), inputs, labels)
-
-
 @pytest.mark.parametrize("name", ["tanh", "softplus"])
 def test_the_logistic_loss_changes_nothing(name):
     observation, inputs, labels = problem(name, loss="logistic", bias=0.5)
@@ -116,22 +110,6 @@ def test_single_precision_is_certified_in_one_try(name, batch):
     assert found.ambiguities == ()
 
 
-@pytest.mark.parametrize("name", ["tanh", "polynomial", "gelu"])
-@pytest.mark.parametrize("second", ["the first", "zero"])
-def test_what_the_outputs_alone_do_not_determine_is_said(name, second):
-    inputs = sphere(1, 15, generator=stream(0, "inputs"))
-    inputs = torch.cat([inputs, inputs if second == "the first" else 0 * inputs])
-    module = Client(gaussian((1500, 15), generator=stream(0, "weights")), activation=name, bias=30.0)
-    gradient = batch_gradient(module, inputs, torch.tensor(SIGNS, dtype=DTYPE), loss="half_sum")
-    seen = Observation.from_module(module, {"outputs": gradient["outputs"]}, batch=2, loss="half_sum", activation=name)
-    found = recovered(seen, 2, labels=SIGNS)
-    if found.misfit < CERTIFICATE_THRESHOLD:
-        assert {"an input without a residual may be any other", "two inputs are one"} & {
-            words.split(",")[0] for words in found.ambiguities
-        }
-        assert "no batch was found whose labels are possible ones" in found.ambiguities
-
-
 def one_sided(y=1.0, *, bias=30.0):
     """An input at which a leaky ReLU's neurons are all on their lower slope."""
     weights = torch.tensor([[1.0, 0.0], [1.0, 0.5], [2.0, -0.3]], dtype=DTYPE)
@@ -156,13 +134,12 @@ def test_a_batch_whose_labels_may_not_be_is_no_silent_answer(name):
     assert "no batch was found whose labels are possible ones" in found.ambiguities
 
 
-@pytest.mark.parametrize("name", ["tanh", "gelu"])
-def test_few_different_neurons_break_no_fit(name):
+def test_few_different_neurons_break_no_fit():
     inputs = sphere(3, 4, generator=stream(0, "inputs"))
     weights = gaussian((5, 4), generator=stream(0, "weights")).repeat(40, 1)
-    module = Client(weights, activation=name, bias=30.0)
+    module = Client(weights, activation="gelu", bias=30.0)
     gradient = batch_gradient(module, inputs, torch.tensor([1.0, -1.0, 1.0], dtype=DTYPE), loss="half_sum")
-    seen = Observation.from_module(module, gradient, batch=3, loss="half_sum", activation=name)
+    seen = Observation.from_module(module, gradient, batch=3, loss="half_sum", activation="gelu")
     assert math.isfinite(recovered(seen, 3, tries=2).misfit)
 
 
@@ -185,13 +162,6 @@ def test_labels_tell_a_sigmoid_from_its_mirror_image():
     assert_exact(recovered(observation, 3), inputs, labels)
 
 
-def test_labels_that_are_impossible_are_not_accepted():
-    """The batch is the only one, so it is returned at the end; what it costs is all the tries."""
-    observation, inputs, labels = problem()
-    found = recovered(observation, 3, labels=(5.0,), tries=2)
-    assert_exact(found, inputs, labels)
-
-
 def test_a_gradient_of_nothing_certifies_nothing():
     assert recovered(noisy(problem()[0], signal=0, noise=1), 3, tries=2).misfit > 0.1
 
@@ -210,12 +180,6 @@ def test_directions_point_along_the_inputs(name, m):
     found = input_directions(HiddenEquations.from_observation(observation, basis), generator=stream(0, "directions"))
     # Sampling: 0.01 to 0.05 for the fits to 400 neurons over other seeds, up to 0.7 for the moments of 15.
     assert match_error(found @ basis.mT, inputs, signs=False) < (0.2 if m == 400 else 1.0)
-
-
-def test_too_few_neurons_have_no_directions():
-    observation, inputs, _ = problem(m=8)
-    equations = HiddenEquations.from_observation(observation, torch.linalg.qr(inputs.mT).Q)
-    assert input_directions(equations, generator=stream(0, "directions")) is None
 
 
 @pytest.mark.parametrize("name", ["linear", "quadratic"])
@@ -239,36 +203,32 @@ def with_nan(values):
 
 
 @pytest.mark.usefixtures("unchecked_types")
+@pytest.mark.parametrize("part", ["weights", "outputs", "hidden"])
+@pytest.mark.parametrize(
+    ("spoil", "complaint"),
+    [
+        (with_nan, "be finite, got nan"),
+        (lambda values: values.unsqueeze(0), r"have shape \(m"),
+        (torch.Tensor.half, "be .*float"),
+    ],
+    ids=["nan", "shape", "dtype"],
+)
+def test_a_spoilt_part_of_an_observation_is_refused_by_name(part, spoil, complaint):
+    with pytest.raises(ValueError, match=f"`{part}` must {complaint}"):
+        recovered(observation_with(**{part: spoil}), 3)
+
+
 @pytest.mark.parametrize(
     ("parts", "complaint"),
     [
-        ({"hidden": with_nan}, "`hidden` must be finite, got nan"),
-        ({"outputs": with_nan}, "`outputs` must be finite, got nan"),
-        ({"weights": with_nan}, "`weights` must be finite, got nan"),
-        ({"bias": lambda bias: math.inf}, "`bias` must be a number finite"),
-        ({"hidden": lambda rows: rows.mT}, r"`hidden` must have shape \(m, d\) with m = 200, d = 40, got \(40, 200\)"),
-        ({"weights": lambda rows: rows.mT}, r"`outputs` must have shape \(m\) with m = 40"),
-        ({"weights": lambda rows: rows[0]}, r"`weights` must have shape \(m, d\)"),
-        ({"outputs": lambda values: values[:5]}, r"`outputs` must have shape \(m\) with m = 200, d = 40, got \(5,\)"),
-        ({"readout": lambda values: values[:5]}, r"`readout` must have shape \(m\) with m = 200"),
-        ({"hidden": torch.Tensor.float}, "`hidden` must be torch.float64 on cpu"),
-        ({"weights": torch.Tensor.half}, "`weights` must be in float32 or float64"),
-        ({"weights": torch.Tensor.long}, "`weights` must be floating-point"),
-        ({"hidden": lambda rows: 0 * rows}, "`hidden` must not be zero throughout"),
-        ({"outputs": lambda values: 0 * values}, "`outputs` must not be zero throughout"),
+        ({"hidden": torch.zeros_like}, "`hidden` must not be zero throughout"),
         ({"outputs": None, "hidden": None}, "`observation` must have `outputs` or `hidden`"),
         ({"name": "relu", "hidden": None}, "`observation` must have `hidden`: the output gradient of a relu"),
     ],
 )
-def test_observations_that_no_attack_can_use_are_refused(parts, complaint):
+def test_observations_without_a_gradient_are_refused(parts, complaint):
     with pytest.raises(ValueError, match=complaint):
         recovered(observation_with(**parts), 3)
-
-
-@pytest.mark.usefixtures("unchecked_types")
-def test_a_gradient_that_is_no_tensor_is_refused():
-    with pytest.raises(TypeError, match="`hidden` must be a tensor"):
-        recovered(observation_with(hidden=torch.Tensor.numpy), 3)
 
 
 @pytest.mark.usefixtures("unchecked_types")
@@ -276,20 +236,11 @@ def test_a_gradient_that_is_no_tensor_is_refused():
     ("options", "complaint"),
     [
         ({"batch": 4}, "rank 3, too low for `batch` = 4"),
-        ({"batch": 0}, "`batch` must be a whole number at least 1"),
         ({"batch": 41}, "`batch` must be a whole number at least 1 and at most 40, got 41"),
-        ({"batch": 2.0}, "`batch` must be a whole number"),
-        ({"tries": 0}, "`tries` must be a whole number at least 1, got 0"),
-        ({"starts": 0}, "`starts` must be a whole number at least 1, got 0"),
         ({"norm": 0.0}, "`norm` must be a number finite and above 0, got 0.0"),
         ({"labels": ()}, "`labels` must name a possible label"),
-        ({"labels": (math.nan,)}, "`labels` must be a number finite, got nan"),
-        ({"labels": ("cat",)}, "`labels` must be a number finite, got 'cat'"),
         ({"name": "relu"}, "`norm` must be the length of the inputs for relu"),
-        (
-            {"name": "relu", "norm": 1.0, "batch": 17},
-            "`batch` must be .* at most 16, got 17",
-        ),
+        ({"name": "relu", "norm": 1.0, "batch": 17}, "`batch` must be .* at most 16, got 17"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(options, complaint):

@@ -31,12 +31,6 @@ def test_every_kind_has_the_moments_of_a_standard_normal(kind):
     assert float(product) == pytest.approx(1, abs=5 * math.sqrt(2 * 8 / M))
 
 
-@EACH
-def test_the_same_stream_gives_the_same_weights_and_another_gives_others(kind):
-    torch.testing.assert_close(drawn(kind), drawn(kind))
-    assert not torch.allclose(drawn(kind), drawn(kind, name="another"))
-
-
 @pytest.mark.parametrize("kind", ["antithetic", "orthogonal_antithetic", "white_antithetic"])
 def test_antithetic_rows_come_with_their_negatives(kind):
     w = drawn(kind)
@@ -57,16 +51,3 @@ def test_orthogonal_rows_are_orthogonal_in_blocks_and_keep_gaussian_lengths():
     squares = drawn("orthogonal").square().sum(1)
     assert float(squares.mean()) == pytest.approx(D, abs=5 * math.sqrt(2 * D / M))
     assert float(squares.var()) == pytest.approx(2 * D, rel=0.25)  # a fixed length would have none
-
-
-def test_even_weights_cover_directions_better_than_independent_ones():
-    """The error of the second moments, which P is made of; Sobol points gain most in few dimensions."""
-
-    def error(kind):
-        w = drawn(kind)
-        return float((w.mT @ w / M - torch.eye(D, dtype=DTYPE)).norm())
-
-    independent = error("iid")
-    assert error("orthogonal") < 0.7 * independent
-    assert error("sobol") < 0.2 * independent
-    assert error("white") < 1e-10 * independent

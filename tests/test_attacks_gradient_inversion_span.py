@@ -1,14 +1,12 @@
 """The span of a batch: exact from the rows of a gradient, the leading eigenvectors of its moments otherwise."""
 
-import math
 from functools import partial
 
 import pytest
 import torch
 
 from gradient_batches import draw, observe
-from leakage.attacks.gradient_inversion import span
-from leakage.attacks.gradient_inversion.moments import Moments, from_hidden, from_outputs
+from leakage.attacks.gradient_inversion.moments import from_hidden, from_outputs
 from leakage.attacks.gradient_inversion.span import from_moments, from_rows, sharpen
 from leakage.data.gaussians import gaussian, sphere
 from reproduced.runtime import stream
@@ -23,31 +21,11 @@ def projector(basis):
     return basis @ basis.mT
 
 
-class Planted(Moments):
-    """Moments that are known matrices: A of order 2, and A times a's first entry of order 3."""
-
-    def __init__(self, matrix):
-        object.__setattr__(self, "weights", matrix)
-        object.__setattr__(self, "first", matrix[0])
-
-    def second(self, vectors):
-        return self.weights @ vectors
-
-    def third(self, vectors, direction):
-        return direction[0] * self.weights @ vectors
-
-    def _factors(self, basis):
-        raise NotImplementedError
-
-
-def symmetric(values, d, seed=0):
-    """A symmetric matrix with these eigenvalues and zeros, and the eigenvectors of the former."""
-    vectors = torch.linalg.qr(gaussian((d, len(values)), generator=stream(seed, "vectors"))).Q
-    return vectors @ torch.diag(values) @ vectors.mT, vectors
-
-
 @pytest.mark.parametrize("known", [True, False])
-@pytest.mark.parametrize(("name", "d", "m", "size"), [("tanh", 60, 40, 4), ("relu", 30, 500, 5), ("gelu", 700, 300, 3)])
+@pytest.mark.parametrize(
+    ("name", "d", "m", "size"),
+    [("tanh", 60, 40, 4), ("relu", 30, 500, 5), ("gelu", 700, 300, 3), ("tanh", 90, 400, 40)],
+)
 def test_the_rows_of_a_gradient_span_the_inputs_and_nothing_else(name, d, m, size, known):
     batch = draw(name, size, d, m)
     found = from_rows(batch.observation.hidden, batch=size if known else None, generator=generator())
@@ -55,18 +33,6 @@ def test_the_rows_of_a_gradient_span_the_inputs_and_nothing_else(name, d, m, siz
     torch.testing.assert_close(found.basis.mT @ found.basis, torch.eye(size).double(), rtol=0, atol=1e-13)
     assert span_error(found.basis, batch.inputs) < 1e-12  # rounding, times the condition of the batch
     assert found.gap > 1e9
-
-
-@pytest.mark.parametrize("size", [1, 15, 40])
-def test_a_batch_size_is_read_off_a_gradient_of_any_rank(size):
-    batch = draw("tanh", size, 90, 400)
-    assert from_rows(batch.observation.hidden, generator=generator()).basis.shape == (90, size)
-
-
-def test_a_batch_may_fill_the_space_or_the_layer():
-    for d, m in [(4, 30), (30, 4)]:
-        found = from_rows(draw("tanh", 4, d, m).observation.hidden, batch=4, generator=generator())
-        assert (found.next_size, found.gap) == (0, math.inf)
 
 
 @pytest.mark.parametrize(("noise", "clear"), [(0.0, True), (1.0, True), (30.0, False)])
@@ -80,38 +46,6 @@ def test_the_sketch_finds_the_leading_singular_vectors(noise, clear):
     if clear:
         torch.testing.assert_close(projector(found.basis), projector(right[:3].mT), rtol=0, atol=1e-7)
         assert found.gap == pytest.approx(float(sizes[2] / sizes[3]), rel=1e-6) or noise == 0
-
-
-@pytest.mark.parametrize("known", [True, False])
-def test_a_gradient_sent_in_single_precision_spans_the_inputs_to_single_precision(known):
-    batch = draw("tanh", 3, 60, 400)
-    gradient = batch.observation.hidden.float().double()
-    found = from_rows(gradient, batch=3 if known else None, generator=generator())
-    assert found.basis.shape == (60, 3)
-    assert span_error(found.basis, batch.inputs) < 1e-6  # 6e-8 at each entry
-    sizes, right = torch.linalg.svd(gradient, full_matrices=False)[1:]
-    torch.testing.assert_close(projector(found.basis), projector(right[:3].mT), rtol=0, atol=1e-11)
-    assert found.gap == pytest.approx(float(sizes[2] / sizes[3]), rel=0.5)  # a bound from below, by the sketch
-
-
-@pytest.mark.parametrize("route", ["dense", "krylov"])
-@pytest.mark.parametrize("rest", [0.0, 0.5])
-def test_eigenvectors_are_led_by_size_of_either_sign(monkeypatch, route, rest):
-    monkeypatch.setattr(span, "_DENSE", 1000 if route == "dense" else 0)
-    values = torch.cat([torch.tensor([-3.0, 2.0, -1.0]), torch.linspace(-rest, rest, 60)]).double()
-    matrix, vectors = symmetric(values, 200)
-    found = from_moments(Planted(matrix), batch=3, generator=generator())
-    torch.testing.assert_close(found.sizes, values[:3], rtol=1e-12, atol=0)
-    torch.testing.assert_close(projector(found.basis), projector(vectors[:, :3]), rtol=0, atol=1e-7)
-    assert (found.gap == pytest.approx(2, rel=1e-6)) if rest else (found.gap > 1e12)
-
-
-def test_a_block_may_be_nearly_as_wide_as_the_space(monkeypatch):
-    monkeypatch.setattr(span, "_DENSE", 0)  # even then all eigenvectors are the shorter way
-    values = torch.tensor([-5.0, 4.0, 3.0, -2.0, 1.0]).double()
-    matrix, vectors = symmetric(values, 15)
-    found = from_moments(Planted(matrix), batch=5, generator=generator())
-    torch.testing.assert_close(projector(found.basis), projector(vectors), rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("of", [from_outputs, from_hidden])
@@ -136,17 +70,6 @@ def test_scale_and_order_of_the_neurons_do_not_matter():
     one, other = (from_rows(rows, generator=generator()) for rows in (gradient, -1e-6 * gradient.flip(0)))
     torch.testing.assert_close(projector(one.basis), projector(other.basis), rtol=0, atol=1e-12)
     torch.testing.assert_close(other.sizes, 1e-6 * one.sizes)
-
-
-def test_a_direction_that_misses_an_input_misses_it_in_the_span():
-    batch = draw("tanh", 2, 20, 20_000, orthonormal=True)
-    found = from_hidden(batch.observation)
-    errors = [
-        float(span_error(from_moments(found, batch=2, order=3, direction=a, generator=generator()).basis, batch.inputs))
-        for a in (None, batch.inputs[0])
-    ]
-    assert errors[0] < 0.1  # the law gives 0.03
-    assert errors[1] > 0.5  # one of two inputs is lost: about √½
 
 
 def test_sharpening_needs_no_direction_and_brings_the_span_nearer():
@@ -176,7 +99,6 @@ def test_a_rank_below_the_batch_is_refused_with_the_rank(cause, rank):
         from_rows(seen.hidden, batch=len(inputs), generator=generator())
 
 
-@pytest.mark.parametrize("shape", [(60, 40), (300, 1), (1, 5)])
-def test_a_batch_size_is_not_read_off_a_gradient_without_a_drop(shape):
+def test_a_batch_size_is_not_read_off_a_gradient_without_a_drop():
     with pytest.raises(ValueError, match="`batch` must be given: no drop"):
-        from_rows(gaussian(shape, generator=stream(0, "noise")), generator=generator())
+        from_rows(gaussian((60, 40), generator=stream(0, "noise")), generator=generator())

@@ -9,7 +9,7 @@ import torch
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.attacks.gradient_inversion.tensor_attack import DIRECTIONS, SOURCES, reconstruct, refit
 from leakage.data.gaussians import gaussian, sphere
-from leakage.metrics.reconstruction import match_error, match_inputs
+from leakage.metrics.reconstruction import match_error
 from leakage.precision import DTYPE
 from leakage.trainers.federated import Client, batch_gradient
 from reproduced.runtime import stream
@@ -57,25 +57,10 @@ def test_a_planted_batch_is_found_with_its_signs(activation):
     assert found.span.gap > 1e6  # the exact span
 
 
-@pytest.mark.parametrize("source", SOURCES)
-@pytest.mark.parametrize("activation", ["polynomial", "tanh", "relu"])
-def test_every_source_finds_a_planted_batch(source, activation):
-    found = error(*batch_of(2, 10), activation=activation, m=10_000, options=dict(source=source))
-    assert found < {"outputs": 0.35, "hidden": 0.08, "span": 0.05}[source]  # at most 0.15, 0.04, 0.03 over ten seeds
-
-
 def test_a_fresh_batch_is_not_found():
     inputs, labels = batch_of(2, 30)
     fresh, _ = batch_of(2, 30, seed=1)
     assert match_error(attack(send(inputs, labels)).inputs, fresh) > 0.8 * FAR
-
-
-def test_the_attack_is_given_no_input_and_no_label():
-    held = {field.name for field in dataclasses.fields(Observation)}
-    assert held == {"weights", "activation", "bias", "outputs", "hidden", "logistic", "readout"}
-    observation = send(*batch_of(2, 30))
-    alone = dataclasses.replace(observation, outputs=None)
-    torch.testing.assert_close(attack(alone).inputs, attack(observation).inputs)
 
 
 @pytest.mark.parametrize("loss", ["sum", "mse_loss"])
@@ -124,25 +109,6 @@ def test_residuals_refitted_at_the_true_inputs_are_exact(activation, outputs):
     torch.testing.assert_close(observation.labels(inputs, residuals), labels, rtol=0, atol=1e-9)
 
 
-def test_the_label_is_the_output_less_the_residual():
-    """Of the two formulas from the weights of the tensor, only s₀ + b - λ/s₃ gives labels."""
-    inputs, labels = batch_of(2, 10)
-    found = attack(send(inputs, labels, m=40_000, bias=3.0))
-    order = found.labels.argsort(descending=True)
-    torch.testing.assert_close(found.labels[order], labels, rtol=0, atol=0.1)
-    s0, s3, weights = found.recovery.moments[0], found.recovery.moments[3], found.terms.weights[order]
-    torch.testing.assert_close(s0 + 3 - weights / s3, labels, rtol=0, atol=0.5)
-    assert (weights - s0 - labels).abs().min() > 10  # as Algorithm 1 prints it
-
-
-@pytest.mark.parametrize("activation", ["polynomial", "tanh", "relu"])
-def test_the_signs_of_all_labels_are_right(activation):
-    inputs, labels = batch_of(4, 20)
-    found = attack(send(inputs, labels, activation=activation, m=20_000, bias=3.0), batch=4)
-    pairs = match_inputs(torch.cat([found.inputs, found.labels[:, None]], 1), torch.cat([inputs, labels[:, None]], 1))
-    torch.testing.assert_close(pairs[:, -1].sign(), labels)
-
-
 def test_labels_of_the_logistic_loss_are_zero_and_one():
     inputs, _ = batch_of(2, 20)
     labels = torch.tensor([1.0, 0.0], dtype=DTYPE)
@@ -185,46 +151,7 @@ def test_labels_that_fit_both_images_leave_the_sign_open():
     assert attack(observation, labels=(0.0, 1.0)).ambiguities == ("each (x, r) may be (-x, -r)",)
 
 
-def test_a_homogeneous_activation_leaves_the_length_to_the_caller():
-    inputs, labels = batch_of(2, 30)
-    (words,) = attack(send(inputs, labels, activation="relu")).ambiguities
-    assert "s > 0" in words
-
-
-@pytest.mark.parametrize("activation", ["linear", "quadratic"])
-def test_an_activation_without_a_tensor_is_refused(activation):
-    with pytest.raises(ValueError, match="not identifiable"):
-        attack(send(*batch_of(2, 10), activation=activation))
-
-
-def test_a_batch_with_an_invisible_input_is_refused_or_stands_apart():
-    inputs, labels = batch_of(2, 20)
-    twice = inputs[[0, 0]]
-    with pytest.raises(ValueError, match="rank 1"):
-        attack(send(twice, labels))
-    faint = attack(send(inputs, labels, bias=0.0)).residuals.abs()  # residuals near 0 and 2
-    assert faint.max() > 10 * faint.min()
-    plain = attack(send(inputs, labels)).residuals.abs()
-    assert plain.max() < 1.3 * plain.min()
-
-
 # ── choices ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_centring_helps_where_the_mean_is_large():
-    plain, centred = (
-        median_error(4, 40, activation="tanh", options=dict(source="hidden", contraction="mean", centre=centre))
-        for centre in (False, True)
-    )
-    assert centred < 0.6 * plain
-
-
-def test_the_whole_tensor_of_order_4_beats_one_direction_of_it():
-    whole, single = (
-        median_error(4, 20, activation="relu", options=dict(contraction=contraction))
-        for contraction in ("none", "random")
-    )
-    assert whole < 0.7 * single
 
 
 @pytest.mark.parametrize("contraction", ["none", *DIRECTIONS])
@@ -272,15 +199,3 @@ def test_the_misfit_is_about_the_error(activation, source):
     found = attack(send(inputs, labels, activation=activation, m=8000), batch=4, source=source)
     # Measured: 0.6 to 2 over dimensions of 20 to 160, as both are of first order in the directions' error.
     assert 0.4 < found.misfit / match_error(found.inputs, inputs) < 2.5
-
-
-@pytest.mark.parametrize("d", [6, 40])
-@pytest.mark.parametrize("activation", ["tanh", "gelu", "polynomial"])
-@pytest.mark.parametrize("second", [0.0, 1.0])  # times the first input: nothing to see, or nothing more
-def test_a_gradient_of_one_input_gives_no_two_by_moments_either(activation, d, second):
-    inputs, labels = batch_of(2, d)
-    observation = send(inputs[:1] * torch.tensor([[1.0], [second]], dtype=DTYPE), labels, activation=activation)
-    state = (generator := stream(0, "attack")).get_state()
-    with pytest.raises(ValueError, match="`gradient` has rank 1, too low for `batch` = 2"):
-        reconstruct(observation, batch=2, source="hidden", generator=generator)
-    torch.testing.assert_close(generator.get_state(), state)  # the look draws from a copy
