@@ -79,13 +79,3 @@ def test_order_and_number_of_points_do_not_matter():
     whole = deepfool(network, points).distances
     assert torch.allclose(deepfool(network, points[order]).distances, whole[order], rtol=1e-10)
     assert torch.allclose(deepfool(network, points[:1]).distances, whole[:1], rtol=1e-10)
-
-
-@pytest.mark.filterwarnings("ignore:`points` has points on a hyperedge")
-@pytest.mark.parametrize("x", [1.0, 1.0 + 2**-52, 1.0 - 2**-53])
-def test_a_point_on_the_boundary_is_no_distance_from_it(x):
-    one = torch.ones(1, dtype=torch.float64)
-    network = Mlp((one[:, None], torch.tensor([[1.0], [0.0]]).double()), (0 * one, torch.tensor([0.0, 1.0]).double()))
-    found = deepfool(network, torch.tensor([[x]], dtype=torch.float64))
-    assert bool(found.reached.all())
-    assert float(found.distances) == pytest.approx(0, abs=1e-15)

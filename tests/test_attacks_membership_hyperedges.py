@@ -8,7 +8,6 @@ import torch
 from leakage.attacks.membership import hyperedges
 from leakage.data.gaussians import gaussian
 from leakage.geometry.polytopes import activation_pattern, jacobian_norm
-from leakage.geometry.rays import ray_label_change
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from reproduced.runtime import stream
@@ -68,16 +67,6 @@ def test_rays_lead_away_from_the_point():
     assert bool((crossings.cosine.abs() <= 1 + 1e-12).all())
 
 
-def test_first_directions_are_unit_vectors_of_a_cube():
-    points = torch.zeros(4000, 2, dtype=torch.float64)
-    drawn = hyperedges.draw_directions(points, rays=1, generator=stream(0, "rays"))[:, 0]
-    assert torch.allclose(drawn.norm(dim=-1), torch.ones(4000, dtype=torch.float64))
-    # More of the square lies towards its corners: its angle has E cos(4 angle) = 3 - pi, where a circle's has 0.
-    angle = torch.atan2(drawn[:, 1], drawn[:, 0])
-    # Four standard errors of a mean of cosines, whose variance is at most 1/2 there.
-    assert abs(float((4 * angle).cos().mean()) - (3 - math.pi)) < 4 * math.sqrt(0.5 / 4000)
-
-
 def test_features_do_not_depend_on_the_order_of_rays():
     network = mlp.initial((), (30, 20, 3), generator=stream(0, "network"))
     points = gaussian((6, 30), generator=stream(0, "points"))
@@ -88,19 +77,3 @@ def test_features_do_not_depend_on_the_order_of_rays():
             for rays in (first, first.flip(1))
         )
         assert torch.allclose(one, other, atol=1e-12)
-
-
-def a_slope():
-    """o = (relu(x₁), 1) of two inputs and one neuron: rays see x₁ only."""
-    one = torch.ones(1, dtype=torch.float64)
-    first, second = torch.tensor([[1.0, 0.0]]).double(), torch.tensor([[1.0], [0.0]]).double()
-    return Mlp((first, second), (0 * one, torch.tensor([0.0, 1.0]).double()))
-
-
-def test_a_ray_along_all_hyperedges_meets_none():
-    point, way = torch.tensor([[-1.0, 0.0]]).double(), torch.tensor([[0.0, 1.0]]).double()
-    assert float(ray_label_change(a_slope(), point, way, until=5.0)) == math.inf
-    crossings = hyperedges.shoot_rays(a_slope(), point, way[:, None], boundaries=2)
-    assert crossings.distance.tolist() == [[[math.inf, math.inf]]]
-    assert crossings.count.tolist() == [[0]]
-    assert bool(crossings.norm.isfinite().all())

@@ -130,12 +130,6 @@ def test_a_point_that_is_easy_for_all_models_fools_the_global_threshold_only():
     assert found[0] < 0.6 < 0.95 < found[1]
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
-def test_scores_are_float64_on_float32_losses(attack):
-    member, partner = paired(MODELS, POINTS)
-    assert attack(some_losses(member, 0.5).float(), member, partner).dtype == torch.float64
-
-
 def test_losses_far_below_the_threshold_keep_their_order():
     """A margin of 45 has a loss of 3e-20, which no difference from an ordinary number shows."""
     member, partner = paired(MODELS, POINTS)

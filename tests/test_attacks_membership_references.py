@@ -8,7 +8,6 @@ import torch
 from leakage.attacks.membership.calibration import calibrate_scores
 from leakage.attacks.membership.lira import lira
 from leakage.attacks.membership.loss_threshold import global_scores, sample_scores
-from leakage.attacks.membership.references import reference_matrix, reference_means
 from leakage.attacks.membership.rmia import rmia
 from leakage.data.membership_splits import complementary_pairs
 from leakage.metrics.scores import Scores, rates
@@ -76,17 +75,6 @@ def test_leading_dimensions_are_independent(attack, design):
         torch.testing.assert_close(scores[1, 2], one, rtol=1e-8, atol=1e-8)
 
 
-@pytest.mark.parametrize("attack", EPOCHS.values(), ids=EPOCHS)
-def test_many_points_are_scored_as_few_are(attack, monkeypatch):
-    """Some columns at a time, and of the global threshold some losses at a time."""
-    member, partner = independent(MODELS, POINTS)
-    losses = draw_losses(member, 1.0, epochs=(2,))
-    whole = attack(losses, member, partner)
-    monkeypatch.setattr("leakage.attacks.membership.references._NUMBERS", 100)
-    monkeypatch.setattr("leakage.attacks.membership.loss_threshold._GROUP", 3)
-    torch.testing.assert_close(attack(losses, member, partner), whole, rtol=1e-8, atol=1e-8)
-
-
 @each_attack
 @each_design
 def test_where_nothing_leaks_the_auc_is_one_half(attack, design):
@@ -137,11 +125,3 @@ def test_what_is_equal_ties_in_whatever_order_models_and_points_come(attack, sca
         turned = attack(losses[models][:, points], member[models][:, points], back[partner[models]])
         found = Scores.from_mask(turned, member=member[models][:, points]).auc()[back]
         torch.testing.assert_close(found, expected)  # one pair out of order would move it by 8e-4
-
-
-def test_means_of_no_reference_count_none():
-    member, _ = independent(MODELS, POINTS)
-    values = torch.ones(member.shape, dtype=torch.float64)
-    count, mean = reference_means(values, member, reference_matrix(MODELS, target=0))
-    assert (float(count[0, 0]), float(mean[0, 0])) == (0.0, 0.0)
-    assert float(count[0, 1]) == pytest.approx(MODELS - 1)
