@@ -105,18 +105,3 @@ def test_a_boundary_may_run_along_a_hyperedge(outputs, components):
     ways = torch.tensor([[-1.0, 0.0], [1.0, 0.0]], dtype=torch.float64)
     assert ray_label_change(model, points, ways, until=0.9).tolist() == pytest.approx(expected)
     assert float(found.lengths.sum()) == pytest.approx(2.0 * components)
-
-
-def test_a_boundary_along_a_hyperedge_ends_where_a_third_class_leads():
-    # o₂ = y is above o₀ = o₁ = 0 in the upper half of the window; its neuron cuts the sides beyond x = 0 alone.
-    model = one_layer(
-        [[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [1.0, 1.0]],
-        [0.0] * 4,
-        outputs=[[0.0] * 4, [1.0, -1.0, 0.0, 0.0], [0.0, 0.0, 3.0, 0.0]],
-    )
-    found = decision_boundary(subdivide(model, SQUARE))
-    along = found.segments[(found.segments[..., 0].abs() < 1e-12).all(-1)]
-    pair = found.classes[(found.segments[..., 0].abs() < 1e-12).all(-1)]
-    ours = along[(pair == torch.tensor([0, 1])).all(-1)]
-    assert float((ours[:, 1] - ours[:, 0]).norm(dim=-1).sum()) == pytest.approx(1.0)
-    assert float(ours[..., 1].max()) == pytest.approx(0, abs=1e-12)

@@ -44,13 +44,6 @@ def test_a_line_that_touches_misses_or_has_no_slope_cuts_nothing(numbers):
     assert table.count == 1
 
 
-def test_the_same_line_cuts_once():
-    table = Polygons(SQUARE[None])
-    for scale in (1.0, -3.0, 1e-9):
-        table.cut(scale * line(0.3, 0.7, 0.1), owner=0)
-    assert table.count == 2
-
-
 def test_many_random_cuts_keep_the_area_and_convexity():
     generator = torch.Generator().manual_seed(0)
     table = Polygons(SQUARE[None])
@@ -65,13 +58,6 @@ def test_many_random_cuts_keep_the_area_and_convexity():
     ahead = polygons.at_next_corner(edges, counts)
     assert (edges[..., 0] * ahead[..., 1] - edges[..., 1] * ahead[..., 0]).min() > -1e-12  # no reflex corner
     assert polygons.is_inside(table.centres(), SQUARE).all()
-
-
-def test_the_window_is_not_touched():
-    window = SQUARE.clone()
-    table = Polygons(window[None])
-    table.cut(line(1, 0.2, 0), owner=0)
-    torch.testing.assert_close(window, SQUARE)
 
 
 def test_a_window_is_turned_counter_clockwise():

@@ -56,13 +56,6 @@ def test_networks_along_a_leading_dimension_are_independent():
         assert torch.allclose(both[1], own, atol=ROUNDING)
 
 
-def test_a_network_without_hidden_layer_is_affine_everywhere():
-    model, given = network((4, 3), 0), points(5, 4)
-    weights, biases = polytopes.layer_maps(model, polytopes.activation_pattern(model, given))
-    torch.testing.assert_close(weights[0][0], model.weights[0])
-    torch.testing.assert_close(biases[0][0], model.biases[0])
-
-
 def test_algorithm_3_as_printed_agrees_on_the_first_layer_only():
     model, given = network((2, 25, 25, 25, 2), 0), points(200, 2)
     gates = polytopes.activation_pattern(model, given)
@@ -70,11 +63,6 @@ def test_algorithm_3_as_printed_agrees_on_the_first_layer_only():
     off = [float(((a - b).abs() > 1e-9).double().mean()) for a, b in zip(right, printed, strict=False)]
     assert off[0] == 0
     assert min(off[1:]) > 0.95  # the bias of an inactive neuron almost never vanishes
-
-
-def test_a_neuron_on_its_hyperedge_is_inactive():
-    model = one_layer([[1.0, 0.0]], [0.0])
-    assert polytopes.activation_pattern(model, torch.zeros(1, 2, dtype=torch.float64))[0].tolist() == [[False]]
 
 
 def test_smooth_gates_sharpen_to_the_pattern_and_have_a_gradient():
@@ -85,12 +73,6 @@ def test_smooth_gates_sharpen_to_the_pattern_and_have_a_gradient():
     polytopes.output_map(model, polytopes.smooth_pattern(model, given))[1].abs().sum().backward()
     assert given.grad is not None
     assert (given.grad.norm(dim=-1) > 0).all()
-
-
-def test_rows_of_all_neurons_split_into_layers_again():
-    model, given = network((4, 6, 5, 3), 0), points(20, 4)
-    gates = polytopes.activation_pattern(model, given)
-    torch.testing.assert_close(tuple(polytopes.split_layers(model, polytopes.join_layers(gates))), tuple(gates))
 
 
 NORM_WIDTHS = [(2, 9, 3), (30, 9, 3), (30, 9, 8, 7, 3), (2, 5, 6, 7, 3)]
@@ -106,24 +88,6 @@ def test_the_jacobian_norm_is_that_of_the_output_map(widths, smooth):
     assert torch.allclose(polytopes.jacobian_norm(model, gates), expected, rtol=NORM_ROUNDING, atol=NORM_ROUNDING)
 
 
-@pytest.mark.parametrize("widths", NORM_WIDTHS)
-def test_factors_have_the_gram_matrix_of_the_adapted_weights(widths):
-    model, given = network(widths, 0), points(50, widths[0])
-    gates = polytopes.activation_pattern(model, given)
-    for factor, weight in zip(
-        polytopes.gram_factors(model, gates), polytopes.layer_maps(model, gates)[0][:-1], strict=True
-    ):
-        assert torch.allclose(factor @ factor.mT, weight @ weight.mT, atol=NORM_ROUNDING)
-        assert factor.shape[-1] <= min(widths[0], widths[1])
-
-
-def test_row_norms_are_exactly_zero_where_no_path_is_open():
-    model = network((3, 4, 5, 2), 0)
-    shut = torch.zeros(1, 4, dtype=torch.bool), torch.ones(1, 5, dtype=torch.bool)
-    assert polytopes.gradient_norms(model, shut)[1].tolist() == [[0.0] * 5]
-    assert float(polytopes.jacobian_norm(model, shut)) == pytest.approx(0)
-
-
 @pytest.mark.parametrize("widths", [(4, 6, 3), (4, 6, 5, 3)])
 def test_the_gradient_in_the_point_is_that_of_the_norm_formed_directly(widths):
     model = network(widths, 0)
@@ -136,14 +100,6 @@ def test_the_gradient_in_the_point_is_that_of_the_norm_formed_directly(widths):
         norm(polytopes.smooth_pattern(model, given)).sum().backward()
         slopes.append(given.grad)
     assert torch.allclose(slopes[0], slopes[1], atol=NORM_ROUNDING)
-
-
-def test_a_norm_of_zero_has_a_finite_gradient():
-    model = network((3, 4, 2), 0)
-    gate = torch.zeros(1, 4, dtype=torch.float64, requires_grad=True)
-    polytopes.jacobian_norm(model, (gate,)).sum().backward()
-    assert gate.grad is not None
-    assert torch.isfinite(gate.grad).all()
 
 
 def test_norms_of_networks_along_a_leading_dimension_are_independent():

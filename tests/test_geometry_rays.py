@@ -7,9 +7,7 @@ import pytest
 import torch
 
 from geometry_networks import directions, network, one_layer, points
-from leakage.data.gaussians import gaussian
 from leakage.geometry import polytopes, rays
-from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from reproduced.runtime import stream
 from reproduced.studies.polytopes import other_algorithms
@@ -43,19 +41,6 @@ def test_the_carried_pattern_is_that_of_the_network_between_crossings(widths):
     torch.testing.assert_close(polytopes.join_layers(found.gates)[inside], actual)
 
 
-def test_a_walk_can_be_continued_from_a_hyperedge_with_the_pattern_behind_it():
-    model, given, along = network((4, 9, 9, 2), 0), points(30, 4), directions(30, 4)
-    whole = rays.ray_crossings(model, given, along, crossings=4).lengths
-    first = rays.ray_crossings(model, given, along, crossings=2)
-    stopped = first.lengths[:, 1]
-    on = stopped.isfinite()
-    gates = tuple(gate[on] for gate in first.gates)
-    places = (given + stopped.unsqueeze(-1) * along)[on]
-    rest = rays.ray_crossings(model, places, along[on], crossings=2, gates=gates).lengths
-    both = rest.isfinite()
-    assert (rest + stopped[on].unsqueeze(-1) - whole[on][:, 2:])[both].abs().max() < ROUNDING
-
-
 def test_crossings_of_one_layer_are_those_of_its_lines():
     model = one_layer([[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]], [-1.0, 1.0, -6.0])
     start, along = torch.zeros(1, 2, dtype=torch.float64), torch.tensor([[1.0, 0.0]], dtype=torch.float64)
@@ -63,14 +48,6 @@ def test_crossings_of_one_layer_are_those_of_its_lines():
     assert found.lengths.tolist() == [[1.0, 3.0, math.inf]]
     assert found.neurons.tolist() == [[0, 2, -1]]
     assert other_algorithms.cut_rays(model, start, along, until=2.0).lengths.tolist() == [[1.0]]
-
-
-def test_simultaneous_crossings_follow_each_other_at_equal_length():
-    model = one_layer([[1.0, 0.0], [1.0, 0.0]], [-1.0, -1.0])
-    start, along = torch.zeros(1, 2, dtype=torch.float64), torch.tensor([[1.0, 0.0]], dtype=torch.float64)
-    found = rays.ray_crossings(model, start, along, crossings=3)
-    assert found.lengths.tolist() == [[1.0, 1.0, math.inf]]
-    assert found.neurons.tolist() == [[0, 1, -1]]
 
 
 @pytest.mark.parametrize("widths", WIDTHS)
@@ -105,14 +82,6 @@ def test_networks_along_a_leading_dimension_are_independent():
     assert torch.allclose(changes[1], rays.ray_label_change(models[1], given, along, until=20.0), rtol=1e-9)
 
 
-def test_a_start_on_a_hyperedge_is_announced():
-    model = one_layer([[1.0, 0.0], [0.0, 1.0]], [0.0, 1.0])
-    given, along = torch.zeros(1, 2, dtype=torch.float64), torch.tensor([[1.0, 0.0]], dtype=torch.float64)
-    with pytest.warns(UserWarning, match="on a hyperedge"):
-        found = rays.ray_crossings(model, given, along, crossings=1)
-    assert found.lengths.tolist() == [[0.0]]  # counted as inactive, so the ray crosses it at once
-
-
 def a_network(outputs):
     """One neuron relu(x) and outputs that are linear in it: rows of (weight, bias)."""
     table = torch.tensor(outputs, dtype=torch.float64)
@@ -135,15 +104,6 @@ def a_network(outputs):
 def test_where_outputs_are_equal_the_lowest_class_has_the_label(change, outputs, start, way, expected):
     point, direction = (torch.tensor([[value, 0.0]], dtype=torch.float64) for value in (start, way))
     assert float(change(a_network(outputs), point, direction, until=5.0)) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("change", [rays.ray_label_change, other_algorithms.cut_rays_by_label])
-def test_outputs_that_only_touch_change_no_label(change):
-    first = torch.tensor([[1.0, 0.0], [-1.0, 0.0]], dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
-    second = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
-    network = Mlp((first[0], second[0]), (first[1], second[1]))  # o = (0, |x|)
-    point, direction = (torch.tensor([[value, 0.0]], dtype=torch.float64) for value in (1.0, -1.0))
-    assert float(change(network, point, direction, until=5.0)) == math.inf
 
 
 @pytest.mark.filterwarnings("ignore:`points` has points on a hyperedge")
@@ -200,20 +160,3 @@ def test_the_label_change_on_a_segment_is_where_it_is():
     ends = torch.tensor([[4.0, 0.0], [0.9, 0.0], [-1.0, 0.0], [0.5, 0.5]], dtype=torch.float64)
     found = rays.segment_label_change(network, points, ends)
     assert torch.allclose(found, torch.tensor([1.0, torch.inf, 2.0, torch.inf], dtype=torch.float64), atol=1e-14)
-
-
-@pytest.mark.parametrize("widths", [(8, 12, 4), (8, 10, 9, 4)])
-def test_segments_proved_to_have_one_label_have_no_change(widths):
-    network = mlp.initial((), widths, generator=stream(1, "network"))
-    points = 2 * gaussian((400, 8), generator=stream(1, "points"))
-    along = gaussian((400, 8), generator=stream(1, "ways"))
-    lengths = torch.logspace(-2, 1, 400, dtype=torch.float64)
-    along = along / along.norm(dim=-1, keepdim=True)
-    ends = points + lengths[:, None] * along
-    kept = rays._keeps_label(network, points, ends)
-    assert 0.2 < float(kept.double().mean()) < 0.98
-    walked = rays.ray_label_change(network, points, along, until=float(lengths.max()))
-    assert bool((walked[kept] > lengths[kept]).all())
-    found = rays.segment_label_change(network, points, ends)
-    torch.testing.assert_close(found.isfinite(), walked <= lengths)
-    assert torch.allclose(found[found.isfinite()], walked[found.isfinite()], atol=1e-12)

@@ -67,17 +67,6 @@ def test_every_piece_of_hyperedge_is_listed_once():
         assert on.numel() == 0 or on.max() < 1e-14
 
 
-def test_areas_are_those_that_random_points_find():
-    found = subdivide(network((2, 8, 8, 2), 0), 3 * SQUARE)
-    count = 40_000
-    drawn = torch.rand((count, 2), generator=stream(0, "points"), dtype=torch.float64) * 6 - 3
-    cells = found.locate(drawn)
-    assert cells.min() >= 0
-    share, expected = cells.bincount(minlength=len(found)) / count, found.areas / 36
-    # Five standard errors of a share, which 60 cells exceed together once in 30,000.
-    assert ((share - expected).abs() < 5 * (expected / count).sqrt() + 1 / count).all()
-
-
 def test_the_affine_map_of_the_cell_of_a_point_is_the_network_there():
     model = network((2, 8, 8, 3), 0)
     found = subdivide(model, SQUARE)
@@ -85,11 +74,6 @@ def test_the_affine_map_of_the_cell_of_a_point_is_the_network_there():
     maps = found.maps[found.locate(drawn)]
     outputs = (maps[..., :2] @ drawn.unsqueeze(-1)).squeeze(-1) + maps[..., 2]
     assert torch.allclose(outputs, model(drawn), atol=1e-13)
-
-
-def test_points_outside_the_window_are_in_no_cell():
-    found = subdivide(network((2, 8, 2), 0), SQUARE)
-    assert found.locate(torch.tensor([[1.5, 0.0], [0.0, -1.5]], dtype=torch.float64)).tolist() == [-1, -1]
 
 
 def test_the_window_s_orientation_and_memory_do_not_matter():
@@ -133,22 +117,6 @@ def test_norms_are_those_of_the_output_map():
     assert torch.allclose(found.weight_norms, slope.square().sum((-2, -1)).sqrt(), rtol=1e-12)
     assert torch.allclose(found.bias_norms, constant.abs().amax(-1), atol=1e-13)
     assert torch.allclose(found.maps[..., :2], slope, atol=1e-13)
-
-
-def test_a_repeated_neuron_and_one_without_input_cut_nothing_more():
-    model = network((2, 8, 2), 0)
-    extra = torch.cat([model.weights[0], 2 * model.weights[0][:1], torch.zeros(1, 2)])
-    bias = torch.cat([model.biases[0], 2 * model.biases[0][:1], torch.ones(1)])
-    more = subdivision.Mlp((extra, torch.cat([model.weights[1], torch.ones(2, 2)], -1)), (bias, model.biases[1]))
-    assert len(subdivide(more, 3 * SQUARE)) == len(subdivide(model, 3 * SQUARE))
-
-
-def test_stopping_early_gives_the_cells_of_the_first_layers():
-    model = network((2, 6, 6, 6, 2), 0)
-    whole, early = subdivide(model, 3 * SQUARE), subdivide(model, 3 * SQUARE, layers=2)
-    assert early.layer_counts == whole.layer_counts[:2]
-    assert early.pattern.shape[1] == 12
-    assert early.maps.shape[1] == 6  # the heights of the third layer
 
 
 @pytest.mark.parametrize("widths", [(9, 12, 3), (9, 8, 7, 3)])

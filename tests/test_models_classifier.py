@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
-from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 
-from leakage.attacks.membership import label_only, posterior
+from leakage.attacks.membership import label_only
 from leakage.data.gaussians import gaussian
-from leakage.metrics import roc
 from leakage.models import classifier
 from leakage.models.classifier import EstimatorClassifier, ModuleClassifier
 from reproduced.runtime import stream
@@ -75,50 +73,6 @@ def test_what_gives_no_logits_is_refused(network):
         label_only.noise_robustness(
             network, points(), torch.zeros(40).long(), amount=0.1, copies=2, noise="gaussian", generator=stream(0, "n")
         )
-
-
-def memorised() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """120 points with random labels, of which the first half are members."""
-    inputs = points(120, 20, name="inputs")
-    return inputs, torch.randint(2, (120,), generator=stream(0, "labels")), torch.arange(120) < 60
-
-
-def sequential() -> nn.Sequential:
-    inputs, labels, member = memorised()
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 2))
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
-    for _ in range(150):
-        optimiser.zero_grad()
-        nn.functional.cross_entropy(model(inputs[member].float()), labels[member]).backward()
-        optimiser.step()
-    return model
-
-
-def neighbours() -> KNeighborsClassifier:
-    inputs, labels, member = memorised()
-    return KNeighborsClassifier(3, weights="distance").fit(inputs[member].numpy(), labels[member].numpy())
-
-
-@pytest.mark.parametrize(
-    "trained",
-    [lambda: ModuleClassifier(sequential()), lambda: EstimatorClassifier(neighbours())],
-    ids=["torch", "scikit-learn"],
-)
-def test_models_of_a_readers_own_are_attacked_by_labels_and_by_posteriors(trained):
-    network = trained()
-    inputs, labels, member = memorised()
-    right = posterior.correct(network(inputs), labels)
-    noise = label_only.noise_robustness(
-        network, inputs, labels, amount=0.5, copies=20, noise="gaussian", generator=stream(0, "noise")
-    )
-    jumps = label_only.HopSkipJumpSettings(iterations=1, directions=20)
-    found = label_only.hop_skip_jump(network, inputs, inputs, settings=jumps, generator=stream(0, "jumps"))
-    assert bool(found.reached.all())
-    for score in (posterior.label_logit(network(inputs), labels), noise, torch.where(right > 0, found.distances, 0.0)):
-        # Every member is right and half of the outsiders, which alone is an area of three quarters.
-        assert roc.auc(member=score[member], outsider=score[~member]).estimate > 0.75 - 3 * 0.05
 
 
 @pytest.mark.parametrize("classes", [[0, 2, 3], [1, 0, 2], [0, 1]])

@@ -35,15 +35,6 @@ def test_each_network_can_have_points_of_its_own():
     assert torch.allclose(networks(points)[1], networks[1](points[1]), atol=1e-14)
 
 
-def test_all_layers_are_seen():
-    network = mlp.initial((), WIDTHS, generator=stream(0, "networks"))
-    points = torch.randn(4, 5, dtype=torch.float64, generator=stream(0, "points"))
-    first, second, outputs = network.preactivations(points)
-    assert first.shape == (4, 7)
-    assert second.shape == (4, 6)
-    torch.testing.assert_close(outputs, network(points))
-
-
 def test_initial_parameters_fill_their_interval():
     network = mlp.initial((50,), (16, 40, 3), generator=stream(0, "networks"), dtype=torch.float32)
     for tensor in (network.weights[0], network.biases[0]):
@@ -65,8 +56,3 @@ def test_initial_parameters_fill_their_interval():
 def test_other_layers_are_refused(module: nn.Sequential):
     with pytest.raises(ValueError, match="Linear"):
         mlp.from_module(module)
-
-
-def test_conversion_keeps_the_numbers():
-    network = mlp.initial((), WIDTHS, generator=stream(0, "networks"))
-    torch.testing.assert_close(network.to(torch.float32).weights[1], network.weights[1].float())
