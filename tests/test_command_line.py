@@ -1,9 +1,13 @@
-"""The folders that a command is given: those that are not there are refused, and what is not a build's stays."""
+"""A wrong folder or a broken file of the book is refused in one line, before anything is executed or changed."""
+
+from pathlib import Path
 
 import pytest
 
-from miniature import add_chapter, is_a_refusal, make_repository, run, snapshot, without_chapters
+from miniature import add_chapter, edit, is_a_refusal, make_repository, run, snapshot, without_chapters
 from reproduced import command_line
+from reproduced.pages import render
+from reproduced.run.book import open_book
 
 
 @pytest.fixture
@@ -56,7 +60,43 @@ def test_a_folder_that_a_build_made_or_found_empty_is_its_own(small_book, capsys
     assert "may overwrite and delete everything in it" in (small_book / folder / ".leakage-build").read_text("utf-8")
 
 
-def test_the_folder_build_of_the_book_may_come_from_a_cache(small_book, capsys):
-    (without_chapters(small_book) / "_build/executed/ci").mkdir(parents=True)
-    (small_book / "_build/executed/ci/sums.ipynb").write_text("{}", "utf-8")
-    assert run(small_book, ["build", "--no-render"], capsys)[0] == 0
+BROKEN = {
+    "_toc.yml": ["", "root: [", "format: jb-book\nroot: nowhere", "format: jb-book\nroot: intro\nchapterz: []"],
+    "_config.yml": ["title: [", b"title: \xff"],
+    "book/chapters.yml": ["chapters: [{}]", "chapters: ["],
+    "book/records/sums.json": ["{}", '{"claims": 3}'],
+    "book/records/replication.jsonl": ["{", "3", "{}"],
+    "book/claims/sums.yml": ["", "chapter: [", b"chapter: \xff"],
+    "book/sums.md": ["", "# Only words", "```{code-cell}\n:tags: [parameters]\nseed =\n```\n"],
+}
+CASES = [(path, content) for path, contents in BROKEN.items() for content in contents]
+
+
+@pytest.mark.parametrize(("path", "content"), CASES, ids=[f"{path}-{number}" for number, (path, _) in enumerate(CASES)])
+def test_a_broken_file_of_the_book_is_refused_before_anything_is_executed(small_book, capsys, path, content):
+    (small_book / path).write_bytes(content if isinstance(content, bytes) else content.encode())
+    before = snapshot(small_book)
+    answer = run(small_book, ["build", "--no-render"], capsys)
+    assert is_a_refusal(*answer), answer
+    assert Path(path).stem in answer[2]
+    assert snapshot(small_book) == before
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new", "message"),
+    [
+        ("sums.md", ":tags: [parameters]", ":tags: [other]", "book/sums.md must have one cell tagged `parameters`"),
+        ("sums.md", 'device = "auto"', "device = os.name", "the `parameters` cell may only assign plain values"),
+        ("claims/sums.yml", "holds:", "hold:", "book/claims/sums.yml: claim sums.a: `holds`: Field required."),
+        ("claims/sums.yml", "paper: key", "paper: key\ndata: [none]", "data that the registry does not have"),
+    ],
+)
+def test_a_fault_in_a_chapter_or_its_claims_is_named(small_book, capsys, path, old, new, message):
+    edit(small_book / "book" / path, old, new)
+    answer = run(small_book, ["build", "--no-render"], capsys)
+    assert is_a_refusal(*answer)
+    assert message in answer[2]
+
+
+def test_the_files_of_this_book_are_whole():
+    render.check(open_book(Path(__file__).parents[1]))

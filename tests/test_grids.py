@@ -12,9 +12,8 @@ import pytest
 import torch
 
 from leakage import store
-from leakage.metrics.estimates import Estimate
 from patience import HANGS, wait_until
-from reproduced import grids, repository, runtime
+from reproduced import grids, runtime
 
 RUN = runtime.begin("ci", 0, "cpu")
 
@@ -30,13 +29,6 @@ def noted_square(x, *, notes, fails_at=None):
     with Path(notes).open("a") as file:
         print(x, file=file)
     return square(x)
-
-
-def gated_square(x, *, notes, gate):
-    """Fails at 3; later points wait for the file `gate` first."""
-    if x > 3:
-        wait_until(Path(gate).exists)
-    return noted_square(x, notes=notes, fails_at=3)
 
 
 @pytest.fixture
@@ -111,56 +103,6 @@ def test_a_damaged_file_is_told_and_computed_again(tmp_path, notes, capsys):
     assert capsys.readouterr().out.count("is damaged (its checksum does not match), computed again") == 2
 
 
-def everything(index):
-    return [Estimate(0.5, 0.4, float("inf"), 10, level=0.9), {"a": (1, [2.0])}, torch.arange(3.0), "text"][index]
-
-
-def test_values_are_alike_whether_computed_or_read(tmp_path):
-    for _ in range(2):
-        record, plain, tensor, text = run_grid(everything, range(4), tmp_path)
-        assert (record, plain, text) == (everything(0), everything(1), everything(3))
-        torch.testing.assert_close(tensor, everything(2))
-
-
-def strange(_):
-    return object()
-
-
-def test_what_cannot_be_kept_is_refused(tmp_path):
-    with pytest.raises(TypeError, match="a object cannot be kept in a file"):
-        run_grid(strange, [1], tmp_path)
-    with pytest.raises(TypeError, match="a Generator has no content key"):
-        run_grid(square, [torch.Generator()], tmp_path)
-    with pytest.raises(TypeError, match="is no function of a module"):
-        run_grid(lambda x: x, [1], tmp_path)
-
-
-def whose(_):
-    return os.getpid()
-
-
-def test_processors_that_a_build_has_to_spare_are_used(tmp_path, monkeypatch):
-    monkeypatch.setenv("LEAKAGE_PROCESSES", "2")
-    here = os.getpid()
-    assert run_grid(whose, [1], tmp_path / "one point") == [here]
-    assert set(run_grid(whose, [1, 2], tmp_path, run=replace(RUN, profile="smoke"))) == {here}
-    first, second = run_grid(whose, range(4), tmp_path), run_grid(whose, range(4, 8), tmp_path)
-    assert here not in first
-    assert len({*first, *second}) <= 2, "they serve the next grid, too"
-    assert run_grid(square, range(8), tmp_path) == [square(x) for x in range(8)]
-
-
-def test_what_has_not_begun_when_a_point_fails_is_cancelled(tmp_path, notes, monkeypatch):
-    monkeypatch.setenv("LEAKAGE_PROCESSES", "2")
-    gate = tmp_path / "gate"
-    with pytest.raises(ArithmeticError, match="too much") as caught:
-        run_grid(functools.partial(gated_square, notes=notes, gate=str(gate)), range(50), tmp_path)
-    assert caught.value.__notes__ == ["at the grid point 3"]
-    gate.touch()
-    assert run_grid(square, range(100, 108), tmp_path) == [square(x) for x in range(100, 108)]
-    assert len(computed(notes)) < 40
-
-
 @pytest.mark.slow
 def test_processes_end_with_the_one_that_began_them(tmp_path):
     script = f"""
@@ -179,29 +121,6 @@ if __name__ == "__main__":
     runner.kill()
     runner.wait(HANGS)
     wait_until(lambda: not any(member.is_running() and member.status() != "zombie" for member in family))
-
-
-def test_the_bar_is_shown_unless_a_page_is_made(tmp_path, monkeypatch, capsys):
-    run_grid(square, [1], tmp_path, description="squares")
-    assert "squares: 100%" in capsys.readouterr().err
-    monkeypatch.setenv("LEAKAGE_QUIET", "1")
-    run_grid(square, [2], tmp_path, description="squares")
-    assert capsys.readouterr().err == ""
-
-
-def test_the_folder_is_the_build_folder_by_default(tmp_path, monkeypatch):
-    monkeypatch.setenv("LEAKAGE_BUILD", str(tmp_path / "built"))
-    grids.run_grid(square, [1], name="toy", run=RUN)
-    assert len(list((tmp_path / "built" / "grids" / "toy").iterdir())) == 1
-    monkeypatch.delenv("LEAKAGE_BUILD")
-    (tmp_path / "book" / "claims").mkdir(parents=True)
-    (tmp_path / "_toc.yml").touch()
-    monkeypatch.chdir(tmp_path / "book" / "claims")
-    assert repository.find_root() == tmp_path.resolve()
-    grids.run_grid(square, [1], name="toy", run=RUN)
-    assert len(list((tmp_path / "_build" / "grids" / "toy").iterdir())) == 1
-    with pytest.raises(FileNotFoundError, match="run inside the repository"):
-        repository.find_root(tmp_path.parent)
 
 
 def power(base, *, exponent=1):

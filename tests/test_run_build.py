@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -30,10 +31,10 @@ from miniature import (
     staged,
 )
 from patience import HANGS, wait_until
-from reproduced.run import replications
+from reproduced import build as building
+from reproduced.run import chapter_cache, replications, run_chapters
 from reproduced.run.book import open_book
-
-ROOT = Path(__file__).parents[1]
+from reproduced.run.run_chapters import Execution, Progress, Task, local_executor
 
 
 def outputs(root: Path, name: str, profile: str = "ci") -> str:
@@ -51,21 +52,18 @@ def finished(tmp_path_factory):
     environment = 'print([os.environ.get(n) for n in ("OMP_NUM_THREADS", "LEAKAGE_QUIET", "PYTHONHASHSEED")])'
     add_chapter(root, "words", "print(sys.executable, os.getcwd())", environment, module="letters")
     add_chapter(root, "sums", "print(numbers.VALUE, profile, seed)")
-    mine = root.with_name("mine")
-    (mine / "profile_default/startup").mkdir(parents=True)
-    for path in (mine / "profile_default/startup/first.py", mine / "startup.py"):
-        path.write_text(f"open({str(root.with_name('intruded'))!r}, 'w').close()", "utf-8")
+    edit(root / "book/claims/sums.yml", "paper: key", "paper: key\ndata: [mnist]")
     with redirect_stdout(io.StringIO()) as printed, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("IPYTHONDIR", str(mine))
-        patch.setenv("PYTHONSTARTUP", str(mine / "startup.py"))
+        patch.setattr(chapter_cache, "data_checksum", lambda name: "absent")
         assert build(root, "--seed", "5", "--jobs", "2") == 0
     root.with_name("printed").write_text(printed.getvalue(), "utf-8")
     return root
 
 
 @pytest.fixture
-def repository(finished, tmp_path):
+def repository(finished, tmp_path, monkeypatch):
     """A copy of the built repository, to change."""
+    monkeypatch.setattr(chapter_cache, "data_checksum", lambda name: "absent")
     return copy_of(finished, tmp_path / "repository")
 
 
@@ -76,15 +74,6 @@ def rebuild(root: Path, *arguments: str) -> tuple[int, list[str]]:
     return status, executions(root)[before:]
 
 
-def test_a_log_that_cannot_be_written_fails_its_chapter_in_one_line(repository, capfd):
-    for log in (repository / "_build" / "logs").rglob("*sums*"):
-        log.unlink()
-        log.mkdir()
-    edit(repository / "book" / "sums.md", "VALUE, profile", "VALUE, 1, profile")
-    assert rebuild(repository)[0] == 1
-    assert os.strerror(errno.EISDIR) in capfd.readouterr().err
-
-
 # ── what a build leaves ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -93,25 +82,12 @@ def test_each_chapter_ran_once_with_the_parameters_given(finished):
     assert "3 ci 5" in outputs(finished, "sums")
 
 
-def test_an_execution_says_how_long_each_cell_took(finished):
-    notebook = nbformat.read(finished / "_build" / "executed" / "ci" / "sums.ipynb", as_version=4)
-    durations = notebook.metadata["repro"]["durations"]
-    assert len(durations) == len([cell for cell in notebook.cells if cell.cell_type == "code"])
-    assert all(duration >= 0 for duration in durations)
-    assert sum(durations) > 0
-
-
 def test_kernels_are_of_this_interpreter_and_start_in_the_repository(finished):
     assert f"{sys.executable} {finished}" in outputs(finished, "words")
 
 
 def test_kernels_have_limited_threads_no_bars_and_a_fixed_hash(finished):
     assert str(["1", "1", "0"]) in outputs(finished, "words")
-
-
-def test_start_up_files_of_the_user_do_not_reach_a_kernel(finished):
-    assert finished.with_name("mine").is_dir()
-    assert not finished.with_name("intruded").exists()
 
 
 def test_the_injected_parameters_are_folded_and_no_machine_path_is_kept(finished):
@@ -168,35 +144,56 @@ def test_an_edited_module_runs_the_chapters_that_import_it_and_no_other(reposito
     assert "changed: leakage/alphabet.py" in capsys.readouterr().out
 
 
-@pytest.mark.slow
-def test_a_build_that_is_killed_leaves_no_process_and_goes_on_with_what_is_missing(tmp_path):
-    root = make_repository(tmp_path / "repository", "one", "two", "three")
-    add_chapter(root, "one")
-    add_chapter(root, "two", 'while not os.path.exists("gate"): time.sleep(0.05)')
-    add_chapter(root, "three")
-    command = [*LEAKAGE, "build", "--jobs", "1", "--no-render", "--root", root]
-    runner = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_until(lambda: executions(root) == ["three", "two"])
-    family = psutil.Process(runner.pid).children(recursive=True)
-    runner.send_signal(signal.SIGKILL)
-    runner.wait(HANGS)
-    assert len(family) >= 2, "a chapter's process and its kernel"
-    wait_until(lambda: not any(member.is_running() and member.status() != "zombie" for member in family))
-    assert not (root / "_build" / "executed" / "ci" / "two.ipynb").exists()
-    (root / "gate").touch()
-    assert build(root, "--jobs", "1") == 0
-    assert executions(root) == ["three", "two", "two", "one"]
-    assert build(root, "--jobs", "1") == 0
-    assert executions(root) == ["three", "two", "two", "one"]
+def test_another_data_set_makes_only_the_chapter_stale_that_declares_it(repository, monkeypatch, capsys):
+    monkeypatch.setattr(chapter_cache, "data_checksum", lambda name: "f00d")
+    assert leakage(repository, "status", "--seed", "5") == 0
+    words, sums = capsys.readouterr().out.splitlines()
+    assert words.startswith("words: fresh, ")
+    assert sums.startswith("sums: stale (changed: data mnist), ")
 
 
-def test_what_a_killed_process_has_half_written_among_the_grids_is_removed(repository):
-    folder = repository / "_build" / "grids" / "curve"
-    folder.mkdir(parents=True)
-    for name in ("a.1-1.partial", "b.pt"):
-        (folder / name).write_text("half")
+def test_an_execution_of_another_processor_counts_and_says_so(repository, monkeypatch, capsys):
+    monkeypatch.setattr(chapter_cache.store, "processor", lambda: "abacus")
     assert rebuild(repository) == (0, [])
-    assert [path.name for path in folder.iterdir()] == ["b.pt"]
+    assert capsys.readouterr().out.count(": up to date, from another processor (") == 2
+
+
+DAMAGES = {
+    "cut short": lambda good: good[: len(good) // 2],
+    "empty": lambda good: b"",
+    "another file": lambda good: b"{}",
+    "no text": lambda good: b"\xff\xfe",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_notebook_counts_as_none(repository, monkeypatch, capsys, damage):
+    without_kernels(monkeypatch)
+    path = repository / "_build/executed/ci/sums.ipynb"
+    path.write_bytes(damage(path.read_bytes()))
+    assert rebuild(repository, "words") == (0, [])
+    assert leakage(repository, "status", "--seed", "5") == 0
+    assert "sums: new" in capsys.readouterr().out
+    assert leakage(repository, "record", "sums") == 2
+    assert not (repository / "_build/claims/sums.json").exists()
+    assert rebuild(repository) == (0, ["sums"])
+
+
+def test_chapters_that_run_at_once_have_different_gpus(tmp_path, monkeypatch):
+    both, found = threading.Barrier(2), []
+
+    def run_chapter(task, variables, *, lifeline):
+        both.wait()
+        found.append(variables["CUDA_VISIBLE_DEVICES"])
+        return Execution()
+
+    monkeypatch.setattr(run_chapters, "run_chapter", run_chapter)
+    places = dict.fromkeys(("folder", "build", "library", "target"), tmp_path)
+    tasks = [Task(name, name, "{}", {}, **places, cell_seconds=60) for name in ("first", "second")]
+    progress = Progress(io.StringIO())
+    with local_executor(2, progress, gpus=["0", "1"]) as executor:
+        assert len([*run_chapters.run_chapters(tasks, executor, progress)]) == 2
+    assert sorted(found) == ["0", "1"]
 
 
 @pytest.mark.slow
@@ -323,6 +320,17 @@ def test_chapters_never_executed_stand_as_a_note_with_their_title_and_labels(rep
     assert not (repository / "_build/claims/words.json").exists()
 
 
+def test_a_full_disk_ends_a_build_in_one_line(repository, capsys, monkeypatch):
+    def refuse(*given, **more):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(repository / "_build" / "x"))
+
+    monkeypatch.setattr(building, "run_plans", refuse)
+    assert build(repository) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("leakage: ")
+    assert all(words in line for words in (os.strerror(errno.ENOSPC), "_build", "what was finished is kept"))
+
+
 # ── what is refused ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -331,16 +339,12 @@ def test_chapters_never_executed_stand_as_a_note_with_their_title_and_labels(rep
     [
         (["nosuch"], "'nosuch' is no chapter; the chapters are: words, sums."),
         (["--profile", "big"], "`profile` must be one of smoke, ci, paper; got 'big'."),
-        (["--seed", "two"], "argument --seed: invalid int value: 'two'"),
         (["--seed", "-1"], "`seed` must be a whole number from 0 to 4294967295; got -1."),
-        (["-p", "seed=1.5"], "`seed` must be a whole number from 0 to 4294967295; got '1.5'."),
         (["-p", "sead=1"], "'sead' is no parameter of the chapters; the parameters are: profile, seed, device."),
         (["-p", "seed"], "a parameter is written NAME=VALUE; got 'seed'."),
         (["-p", "seed=1", "--seed", "1"], "`seed` is given twice."),
         (["--device", "gpu"], "`device` must be one of auto, cpu"),
-        (["--device", "cuda:99"], "got 'cuda:99'."),
         (["--jobs", "0"], "argument --jobs: must be a whole number from 1 to 1024; got '0'."),
-        (["--fast"], "unrecognized arguments: --fast"),
     ],
 )
 def test_a_wrong_request_gets_one_line_and_changes_nothing(repository, capsys, arguments, message):
@@ -352,51 +356,13 @@ def test_a_wrong_request_gets_one_line_and_changes_nothing(repository, capsys, a
     assert snapshot(repository) == before
 
 
-@pytest.mark.parametrize(
-    ("path", "old", "new", "message"),
-    [
-        (
-            "book/sums.md",
-            ":tags: [parameters]",
-            ":tags: [other]",
-            "book/sums.md must have one cell tagged `parameters`",
-        ),
-        ("book/sums.md", "seed = 0", "seed = 0.5", "book/sums.md: the `parameters` cell must hold exactly profile"),
-        ("book/sums.md", 'device = "auto"', 'devise = "auto"', "the `parameters` cell must hold exactly profile"),
-        ("book/sums.md", 'device = "auto"', "device = os.name", "the `parameters` cell may only assign plain values"),
-        ("book/claims/sums.yml", "holds:", "hold:", "book/claims/sums.yml: claim sums.a: `holds`: Field required."),
-        ("book/claims/sums.yml", "paper: key", "paper: key\ndata: [none]", "data that the registry does not have"),
-        ("_toc.yml", "chapters:", "chapters: [", "_toc.yml: while parsing"),
-    ],
-)
-def test_a_faulty_book_gets_one_line_and_changes_nothing(repository, capsys, path, old, new, message):
-    edit(repository / path, old, new)
-    before = snapshot(repository)
-    assert build(repository) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert message in line
-    assert snapshot(repository) == before
-
-
-def test_a_folder_without_a_book_is_refused(tmp_path, capsys):
-    assert build(tmp_path) == 2
-    assert "holds _toc.yml and book/" in capsys.readouterr().err
-
-
 def test_two_builds_into_one_folder_are_refused(repository, capsys):
-    from reproduced.build import hold_build_folder
-
-    with hold_build_folder(repository / "_build"):
+    with building.hold_build_folder(repository / "_build"):
         assert build(repository) == 2
     assert "another build is running" in capsys.readouterr().err
 
 
 # ── the other commands ──────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_another_seed_makes_results_stale(finished, capsys):
-    assert leakage(finished, "status", "--seed", "6") == 0
-    assert capsys.readouterr().out.count(": stale (changed: parameter seed), ") == 2
 
 
 def test_status_tells_fresh_from_stale(repository, capsys):
@@ -421,15 +387,6 @@ def test_only_a_finished_full_scale_run_is_recorded_and_it_makes_the_page_stale(
     (declared,) = book.declarations("sums").claims
     assert kept["claims"][0]["rule_digest"] == replications.rule_digest(declared)
     assert rebuild(repository) == (0, ["sums"])
-
-
-def test_the_variables_of_make_reach_the_command_line():
-    command = ["make", "--no-print-directory", "-n", "book", "PROFILE=smoke", "SEED=7", "JOBS=2", "CHAPTERS=one two"]
-    # Not a make in a make, and not with the virtual environment of `make test-oldest`.
-    outside = {name: value for name, value in os.environ.items() if not name.startswith("MAKE") and name != "VENV"}
-    done = subprocess.run(command, cwd=ROOT, env=outside, capture_output=True, text=True, check=True, timeout=HANGS)
-    lines = done.stdout.splitlines()
-    assert lines[-1] == '.venv/bin/leakage build one two --profile "smoke" --seed "7" --jobs "2"'
 
 
 def test_a_warning_of_the_renderer_fails_the_build_and_the_site_is_kept(repository, capsys):

@@ -177,32 +177,28 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize(("options", "message"), [*PLACES, (["--workers", "2", "--jobs", "1"], "exclude each other")])
-@pytest.mark.parametrize("command", ["build", "replicate"])
-def test_a_wrong_place_gets_one_line_and_changes_nothing(root, capsys, monkeypatch, command, options, message):
-    monkeypatch.setattr("reproduced.run.cluster._ANSWER_SECONDS", 0.1)
-    status, out, err = run(root, [command, *options], capsys)
-    assert is_a_refusal(status, out, err)
-    assert message in err
-    assert not (root / "_build").exists()
-
-
 @pytest.mark.parametrize(("options", "message"), PLACES)
-def test_an_audit_at_a_wrong_place_gets_one_line_and_writes_nothing(
-    scores, tmp_path, capsys, monkeypatch, options, message
+@pytest.mark.parametrize("command", ["build", "replicate", "audit"])
+def test_a_wrong_place_gets_one_line_and_changes_nothing(
+    root, scores, tmp_path, capsys, monkeypatch, command, options, message
 ):
     monkeypatch.setattr("reproduced.run.cluster._ANSWER_SECONDS", 0.1)
-    status = command_line.main(["audit", str(scores), "--json", str(tmp_path / "audit.json"), *options])
+    page = tmp_path / "audit.json"
+    subject = [str(scores), "--json", str(page)] if command == "audit" else ["--root", str(root)]
+    status = command_line.main([command, *subject, *options])
     out, err = capsys.readouterr()
     assert is_a_refusal(status, out, err)
     assert message in err
-    assert not [*tmp_path.iterdir()]
+    assert not (root / "_build").exists()
+    assert not page.exists()
 
 
 def test_the_environment_names_a_cluster_as_the_option_does(root, capsys, monkeypatch):
     monkeypatch.setenv("LEAKAGE_CLUSTER", "nowhere")
     assert "got 'nowhere'" in run(root, ["build"], capsys)[2]
     assert "exclude each other" in run(root, ["build", "--workers", "2"], capsys)[2]
+    monkeypatch.delenv("LEAKAGE_CLUSTER")
+    assert "exclude each other" in run(root, ["build", "--workers", "2", "--jobs", "1"], capsys)[2]
 
 
 # ── audits ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -235,11 +231,3 @@ def _numbers(value) -> list[float]:
     if isinstance(value, dict | list):
         return [number for one in (value.values() if isinstance(value, dict) else value) for number in _numbers(one)]
     return [value] if isinstance(value, float) else []
-
-
-def test_a_worker_whose_scores_are_others_is_refused(machines, scores, capsys):
-    machines.worker(OTHERS["leakage/metrics/roc.py"].replace("roc.py", "losses.npy"))
-    status = command_line.main(["audit", str(scores), "--cluster", machines.address])
-    out, err = capsys.readouterr()
-    assert is_a_refusal(status, out, err)
-    assert f"differs from this machine in {scores}/losses.npy." in err

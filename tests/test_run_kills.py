@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from itertools import groupby
 from pathlib import Path
 
@@ -106,21 +105,3 @@ def test_a_build_that_is_killed_five_times_goes_on_each_time(tmp_path):
     for name in CHAPTERS:
         assert ledger(root, name)["claims"][0]["values"][0]["measured"]["value"] == sum(x**2 for x in range(POINTS))
     assert [*(root / "_build").rglob("*.partial*")] == []
-
-
-def test_a_program_ends_with_whoever_started_it(tmp_path):
-    (tmp_path / "program.py").write_text("import sys, time\nprint(sys.argv[1], flush=True)\ntime.sleep(10**6)\n")
-    reading, held = os.pipe()
-    command = [sys.executable, "-P", "-m", "reproduced.run.run_chapters", tmp_path / "program.py", "ready"]
-    with subprocess.Popen(command, stdin=reading, stdout=subprocess.PIPE, text=True) as program:
-        os.close(reading)
-        assert program.stdout.readline() == "ready\n"
-        os.close(held)  # what the system does for a process that was killed
-        assert program.wait(HANGS) == 1
-
-
-def test_a_program_that_ends_by_itself_keeps_its_exit_status(tmp_path):
-    (tmp_path / "program.py").write_text("raise SystemExit(3)\n")
-    command = [sys.executable, "-P", "-m", "reproduced.run.run_chapters", tmp_path / "program.py"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as program:
-        assert program.wait(HANGS) == 3

@@ -40,21 +40,6 @@ def test_only_chapters_that_exist_are_links_and_the_others_are_in_preparation():
     assert "In preparation." in future
 
 
-def test_the_status_says_when_where_and_with_what():
-    text = summaries.status({"toy": ledger()})
-    assert "| [](/toy) | 2026-01-02 03:04:05 UTC | 75 | ci | 0 | CPU, 2 cores (x86_64 AVX2) | aaaaaaaaaa |" in text
-    assert "Versions: python 3.11.7." in text
-    assert summaries.status({}) == "No chapter was executed for this copy of the book.\n"
-
-
-def test_a_page_can_show_what_a_build_says_at_its_end():
-    told = summaries.last_lines(CLAIMS)
-    assert (
-        "\nClaims: figures: ✓ 1 held, ◐ 1 held in part, ✗ 1 did not hold; errata: ✓ 1 held;\n  ours: ✓ 1 held\n" in told
-    )
-    assert "Claims: none" in summaries.last_lines([])
-
-
 def test_a_chapter_says_which_run_it_shows_and_another_page_names_all_runs_once():
     same = {"one": ledger(seconds=200), "two": ledger(seconds=100)}
     run = "profile ci, seed 0, CPU, 2 cores (x86_64 AVX2), commit aaaaaaaaaa"
@@ -68,8 +53,46 @@ def test_a_chapter_says_which_run_it_shows_and_another_page_names_all_runs_once(
     assert summaries.origins({}) == {"": "No chapter was executed for this copy of the book."}
 
 
+# ── data that is not here ─────────────────────────────────────────────────────────────────────────────────────────────
+
+NEEDS = [("location",), ("location", "mnist"), ("location",), ("multi30k",), ("mnist",), ()]
+
+
+@pytest.fixture
+def lacking(monkeypatch, tmp_path):
+    """The sentence for claims that need sets, with these verdicts, in this profile."""
+    monkeypatch.setenv("LEAKAGE_DATA", str(tmp_path / "data"))
+
+    def say(verdict="not run", profile="ci", least="ci", needs=tuple(NEEDS)) -> str:
+        fields = [{"needs": sets, "profile": least} for sets in needs]
+        claims = [judgement(f"t.c{number}", verdict, fields=one) for number, one in enumerate(fields)]
+        return summaries.lacking_data([ledger(*claims, profile=profile)])
+
+    return say
+
+
+def test_claims_that_lack_data_are_counted_by_set_with_the_command_that_gets_it(lacking):
+    counted = "5 claims (location 3, mnist 2, multi30k 1)"
+    assert lacking() == f"Not run for want of data: {counted}; `make data` fetches these sets."
+    one = "Not run for want of data: 1 claim (mnist 1); `make data` fetches this set."
+    assert lacking(needs=(("mnist",), ())) == one
+
+
 @pytest.mark.parametrize(
-    ("seconds", "said"), [(0, "0 s"), (59.4, "59 s"), (59.6, "1 min 0 s"), (200, "3 min 20 s"), (3900, "1 h 5 min")]
+    "case",
+    [{"verdict": "held"}, {"verdict": "not judged", "profile": "smoke"}, {"least": "paper"}, {"needs": ((), ())}],
 )
-def test_a_duration_is_said_in_two_units(seconds, said):
-    assert summaries.duration(seconds) == said
+def test_nothing_is_said_of_claims_that_no_data_would_have_run(lacking, case):
+    assert lacking(**case) == ""
+
+
+def test_a_damaged_set_is_named_with_its_file_and_stays_as_it_is(lacking, tmp_path):
+    path = tmp_path / "data/location/dataset_location.tgz"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"damaged")
+    cure = "move it away and run `.venv/bin/leakage data location`."
+    damaged = f"location is damaged (location/dataset_location.tgz): {cure}"
+    counted = "Not run for want of data: 5 claims (location 3, mnist 2, multi30k 1)"
+    assert lacking() == f"{counted}; `make data` fetches mnist, multi30k; {damaged}"
+    assert lacking(needs=(("location",),)) == f"Not run for want of data: 1 claim (location 1); {damaged}"
+    assert path.read_bytes() == b"damaged"
