@@ -55,19 +55,12 @@ def without(entry: dict, field: str) -> dict:
 
 REFUSED = [
     ({"chapter": "other"}, "`chapter` must be the name of the file, 'toy'; got 'other'"),
-    ({"prefix": "T!"}, "`prefix`: String should match pattern"),
-    ({"title": ""}, "`title`: String should have at least 1 character; got ''"),
     ({"titel": "x"}, "`titel`: Extra inputs are not permitted; got 'x'"),
-    ({"claims": []}, "`claims`: Tuple should have at least 1 item"),
-    ({"claims": "none"}, "`claims`: Input should be a valid tuple; got 'none'"),
     ({"claims": ["t.one"]}, "a claim without id: Input should be a valid dictionary or instance of Claim; got 't.one'"),
     ({"claims": [claim("t.one"), claim("t.one")]}, "declared twice: t.one"),
     ({"claims": [claim("u.one")]}, "claim u.one: `id` must begin with t, the prefix of the file"),
-    ({"claims": [claim("t.o-ne")]}, "claim t.o-ne: `id`: String should match pattern"),
     ({"claims": [claim("t.beyond.one")]}, "claim t.beyond.one: `kind` must be ours, as the id says; got 'figure'"),
     ({"claims": [claim("t.one", kind="guess")]}, "claim t.one: `kind`: Input should be 'theorem', 'figure',"),
-    ({"claims": [claim("t.one", values={})]}, "claim t.one: `values`: Dictionary should have at least 1 item"),
-    ({"claims": [claim("t.one", values={"x": ""})]}, "claim t.one: `values.x`: String should have at least 1"),
     ({"claims": [claim("t.one", values={"x": "w", "y": "w"})]}, "claim t.one: no rule looks at y"),
     ({"claims": [claim("t.one", holds="y.low > 1")]}, "claim t.one: a rule names y; `values` declares x"),
     ({"claims": [claim("t.one", refuted="x.low")]}, "claim t.one: `refuted`: a rule must be a comparison"),
@@ -79,7 +72,6 @@ REFUSED = [
     ({"claims": [without(claim("t.one"), "where")]}, "claim t.one: `where` is required, for the kind is 'figure'"),
     ({"claims": [without(claim("t.one"), "claim")]}, "claim t.one: `claim`: Field required"),
     ({"claims": [claim("t.one", wher="x")]}, "claim t.one: `wher`: Extra inputs are not permitted"),
-    ({"claims": [claim("t.one", profile="smoke")]}, "claim t.one: `profile`: Input should be 'ci' or 'paper'; got"),
     ({"claims": [claim("t.one", needs=["adult"])]}, "claim t.one: `needs` names adult, which `data` does not"),
     ({"published": {"fig1": {"x": [1], "y": [1, 2]}}}, "`published.fig1` must be columns of one length"),
     ({"published": {"fig1": {"x": ["1e999"]}}}, "`published.fig1.x.0`: Input should be a finite number; got '1e999'"),
@@ -110,13 +102,6 @@ def test_a_text_that_is_no_clean_mapping_is_refused_in_one_short_line(write, tex
     assert str(caught.value).startswith("toy.yml: ")
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 500
-
-
-def test_a_file_in_another_encoding_is_refused(tmp_path):
-    path = tmp_path / "toy.yml"
-    path.write_bytes("title: café".encode("latin-1"))
-    with pytest.raises(ValueError, match=r"toy\.yml: .*can't decode byte 0xe9"):
-        declarations.load(path)
 
 
 def test_editors_have_the_schema_of_today():

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from declared import claim, declaration, save
+from declared import declaration, save
 from leakage.metrics.estimates import Estimate
 from reproduced import runtime
 from reproduced.claims import ledger as claims
@@ -178,12 +178,6 @@ def test_the_verdicts_are_a_table_with_reasons_in_which_no_claim_is_missing(ledg
     assert found["t.two"] == ["", "x 2", "◐ held in part", "Up to 2."]
     assert found["t.one"] == ["0.6", "", "– not run", "Not judged so far."]
     assert len(found) == 2 + 5
-
-
-def test_a_column_of_verdicts_that_is_empty_in_every_row_is_left_out(ledger):
-    book = ledger(claims=[{name: value for name, value in claim("t.one").items() if name != "why"}])
-    book.judge("t.one", x=Exact(0.5, 0.25))
-    assert rows(book.verdicts())[0] == ["id", "ours", "verdict"]
 
 
 def test_a_full_scale_record_stands_beside_with_where_it_comes_from(ledger, tmp_path):

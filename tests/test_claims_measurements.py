@@ -105,9 +105,3 @@ def test_what_carries_no_uncertainty_is_no_measurement(measured):
 def test_a_faulty_measurement_is_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
-
-
-@pytest.mark.parametrize("stored", [None, 3, [], {}, {"kind": "guess"}, {"kind": "exact", "value": 1}, [{"kind": 3}]])
-def test_what_is_no_stored_measurement_is_refused(stored):
-    with pytest.raises(ValueError, match=r"measure|must be an Estimate"):
-        measurements.from_json(stored)

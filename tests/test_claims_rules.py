@@ -87,7 +87,6 @@ REFUSED = {
     "a.low.real > 1": "cannot have",
     "a.low > 'x'": "cannot have",
     "a.low > True": "cannot have 'True'",
-    "a.low > 1j": "cannot have",
     "a.low > 1e999": "cannot have",
     "a.low is 3": "cannot have",
     "a.low != 3": "cannot have",
@@ -101,14 +100,9 @@ REFUSED = {
     "min() > 1": "cannot have",
     "sum(a.low) > 1": "cannot have",
     "min(a.low, key=1) > 1": "cannot have",
-    "a.low % 2 > 1": "cannot have",
-    "(x := 3) > 1": "cannot have",
-    "[x for x in (1,)][0] > 1": "cannot have",
-    "(lambda: 3)() > 1": "cannot have",
     "__import__('os').system('x') > 1": "cannot have",
     "a.__class__ > 1": "cannot have",
     "a.low > 1 if a.low > 2 else b.low > 1": "cannot have",
-    "f'{a}' > 1": "cannot have",
     "a.low > 1; b.low > 1": "not an expression",
     "": "not an expression",
 }
@@ -165,14 +159,6 @@ def test_a_rule_shows_as_mathematics(text, latex):
     for end, line in (("LOW", "underline"), ("HIGH", "overline")):
         latex = re.sub(rf"{end}\{{(\w+)\}}", rf"\\{line}{{\\text{{\1}}}}", latex)
     assert Rule(text).markdown() == f"${latex}$"
-
-
-def test_a_line_may_break_where_a_rule_says_and_or_or_outside_of_parentheses():
-    parts = (r"$\underline{\text{a}} > 1$", r"$\left(\text{wrong} = 1 \text{ or } \text{wrong} = 2\right)$")
-    assert Rule("a.low > 1 and (wrong == 1 or wrong == 2)").markdown() == " and ".join(parts)
-    assert Rule("a.low > 1 or wrong == 1 and wrong < 2").markdown() == (
-        r"$\underline{\text{a}} > 1$ or $\text{wrong} = 1$ and $\text{wrong} < 2$"
-    )
 
 
 @pytest.mark.parametrize(
