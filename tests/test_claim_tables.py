@@ -1,7 +1,6 @@
 """The tables of all claims: what a row says, carries and leads to."""
 
 import csv
-import math
 from collections import Counter
 from dataclasses import replace
 
@@ -11,7 +10,7 @@ from bs4 import BeautifulSoup
 from judgements import X, judgement
 from miniature import add_chapter, build, make_repository, staged
 from reproduced.claims import measurements
-from reproduced.pages import claim_tables, jinja_environment, ledgers
+from reproduced.pages import claim_tables, jinja_environment
 from reproduced.pages.ledgers import FullScale, Judgement
 from reproduced.run.replications import Replication
 
@@ -59,12 +58,6 @@ def test_a_claim_that_is_true_by_algebra_is_marked():
     assert row(judgement(fields={"exact": True})).td.get_text() == "✓ held, exact"
 
 
-def test_the_value_that_a_claim_shows_stands_first():
-    fields = {"values": {"y": "another", "x": "the one"}, "shows": "about {x}"}
-    one = judgement(fields=fields, values={"y": {"kind": "exact", "value": 2.0, "error": 0.0}, "x": X})
-    assert row(one).select_one(".ours").get_text(" ") == "x  1.00 [0.90, 1.10] y  2"
-
-
 def test_our_own_findings_are_said_to_be_no_score():
     again = Replication("held", Counter(held=9), Counter())
     ours = [
@@ -76,13 +69,6 @@ def test_our_own_findings_are_said_to_be_no_score():
     assert "1 of the 1 that were judged again gave the same verdict at every one of 9 or more seeds" in told
     assert "under rules that were replaced" not in told
     assert "findings of ours" not in claim_tables.scoreboard([judgement()])
-
-
-def test_findings_under_replaced_rules_are_told_in_the_same_sentence():
-    again = Replication("held", Counter(held=9), Counter({"held": 5, "undecided": 2, "did not hold": 1}))
-    told = claim_tables.scoreboard([judgement("t.a", fields={"kind": "ours"}, replication=again)])
-    (sentence,) = (part for part in told.split(". ") if "judged again" in part)
-    assert "of 8 verdicts under rules that were replaced since, 3 were others than the one expected today" in sentence
 
 
 def test_a_verdict_that_is_another_one_at_full_scale_is_told_with_its_row_and_all_that_was_found():
@@ -106,15 +92,6 @@ def test_an_unexpected_verdict_is_marked():
     assert row(found).td.get_text() == "◐ held in part (expected: held)"
 
 
-def test_a_row_says_at_how_many_seeds_the_verdict_came_again_and_draws_how_far_it_was():
-    again = Replication("held", Counter(held=3, undecided=1), Counter(), (1.0, 2.0, -0.5, math.inf))
-    found = row(judgement(replication=again))
-    assert found.select_one(".again").get_text() == "3 of 4"
-    assert len(found.select("svg.strip circle")) == 3
-    assert "-0.5 to 2.0 standard deviations" in found.svg["aria-label"]
-    assert not row(judgement(replication=replace(again, distances=(math.inf, math.inf)))).svg
-
-
 def test_runs_by_rules_that_were_replaced_stand_beside_those_by_todays():
     again = Replication("held", Counter(held=10), Counter({"held": 37, "undecided": 2, "did not hold": 1}))
     later = judgement("t.two", replication=Replication("held", Counter(held=5), Counter()))
@@ -128,15 +105,6 @@ def test_runs_by_rules_that_were_replaced_stand_beside_those_by_todays():
         "Earlier declarations gave 40 more, 37 of them the verdict expected today.\n"
     )
     assert "seeds that nobody chose" not in claim_tables.scoreboard(both[2:])
-
-
-def test_a_column_that_no_claim_fills_is_left_out():
-    heads = [head.get_text() for head in board(judgement()).find_all("th")]
-    assert heads == ["verdict", "chapter", "kind", "claim", "the paper", "ours", "needs"]
-
-
-def test_a_chapter_without_a_ledger_is_named():
-    assert "**A toy.** This chapter did not run to its end" in claim_tables.scoreboard([judgement()], ["A toy"])
 
 
 def test_the_rows_are_also_a_file_for_a_spreadsheet():
@@ -164,9 +132,7 @@ def test_a_sentence_becomes_html_that_is_safe(text, shown):
 VALUES = {"x": X, "y": {"kind": "exact", "value": 2.0, "error": 1e-6}, "z": {"kind": "count", "count": 3, "of": 40}}
 
 
-@pytest.fixture
-def wrong():
-    """The three tables, of a claim each and of claims that belong to none."""
+def test_refuted_statements_slips_of_proofs_and_misprints_stand_apart_with_their_evidence():
     again = Replication("held", Counter(held=3, undecided=1), Counter(held=2))
     given = {"values": VALUES, "replication": again}
     told = {"values": {"x": "mean of $x$", "y": "computed", "z": "counted"}}
@@ -179,16 +145,9 @@ def wrong():
     ]
     parts = claim_tables.wrong_papers(claims).split("\n## ")
     soups = (BeautifulSoup(part, "html.parser") for part in parts)
-    return dict(zip(("refuted", "proofs", "misprints"), soups, strict=True))
-
-
-def test_refuted_statements_slips_of_proofs_and_misprints_stand_apart(wrong):
-    found = {name: [link.get_text() for link in part.select(".where a")] for name, part in wrong.items()}
-    assert found == {"refuted": ["t.no"], "proofs": ["t.proof"], "misprints": ["t.slip"]}
-
-
-def test_a_row_says_the_evidence_and_how_sure_it_is_and_leads_to_the_scoreboard(wrong):
-    proof = wrong["proofs"]
+    refuted, proof, misprints = soups
+    for table, name in ((refuted, "t.no"), (proof, "t.proof"), (misprints, "t.slip")):
+        assert [link.get_text() for link in table.select(".where a")] == [name]
     assert proof.select_one(".where a")["href"] == "scoreboard.html#row-t-proof"
     told = [paragraph.get_text() for paragraph in proof.select(".evidence p")]
     assert told == [r"It divides by \(0\).", r"1.00 [0.90, 1.10] mean of \(x\)", "2 computed", "3 of 40 counted"]
@@ -198,10 +157,6 @@ def test_a_row_says_the_evidence_and_how_sure_it_is_and_leads_to_the_scoreboard(
         "Counted among 40.",
         "The expected verdict at seeds that nobody chose: 3 of 4; under earlier declarations 2 of 2.",
     ]
-
-
-def test_a_book_without_slips_says_so():
-    assert claim_tables.wrong_papers([]).count("None in this build.") == 3
 
 
 # ── addresses ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -225,7 +180,3 @@ def test_rows_lead_to_lines_of_the_repository(small_book):
     name = board.tbody.tr["data-chapter"]
     assert links["rule as declared"] == f"https://example.org/o/r/blob/trunk/book/claims/{name}.yml?plain=1#L6"
     assert f"blob/trunk/book/{name}.md?plain=1#L" in links["code that judges it"]
-
-
-def test_verdicts_are_ordered_by_what_they_ask_of_a_reader():
-    assert ledgers.READING_ORDER[:4] == ("did not hold", "held in part", "undecided", "held")

@@ -1,20 +1,21 @@
-"""Pictures carry their text, are the same bytes every time, and need nothing from anywhere."""
+"""Pictures carry their text, are the same bytes every time, need nothing from anywhere, and show the values given."""
 
 import base64
-import gc
 import io
 import re
-import weakref
 
 import matplotlib
-import matplotlib.pyplot
 import numpy as np
 import pytest
+import torch
 from bs4 import BeautifulSoup
 from PIL import Image
 
+from leakage.metrics.estimates import Estimate, mean_interval
+from refusing import refused
 from reproduced import figures
-from reproduced.figures import figure, frames, line, png, show
+from reproduced.figures import dots, figure, frames, line, png, show
+from reproduced.plots import curve, heat_map, histogram, polygons, whiskers
 
 ALT = "The members' curve lies above the outsiders' at every width."
 
@@ -64,37 +65,6 @@ def attributes(soup, tag):
     return [element.attrs for element in soup.find_all(tag)]
 
 
-@pytest.mark.parametrize(("width", "inches"), [("text", 7.0), ("wide", 10.0)])
-def test_a_figure_has_the_width_of_its_place(width, inches):
-    picture, ax = figure(width, height=2.5)
-    assert tuple(picture.get_size_inches()) == (inches, 2.5)
-    assert picture.get_layout_engine() is not None
-    assert ax.figure is picture
-
-
-def test_panels_come_as_rows_columns_and_grids():
-    assert figure(panels=(1, 3))[1].shape == figure(panels=(3, 1))[1].shape == (3,)
-    picture, axes = figure(panels=(2, 2), sharex=True, sharey=True)
-    assert axes.shape == (2, 2)
-    axes[0, 0].set_xlim(0, 7)
-    assert axes[1, 1].get_xlim() == axes[1, 0].get_xlim() == (0, 7)
-    assert len(picture.axes) == 4
-
-
-@pytest.mark.parametrize(
-    ("options", "said"), [({"width": "huge"}, "text, wide"), ({"height": 0}, "height"), ({"panels": (0, 1)}, "panels")]
-)
-def test_impossible_figures_are_refused(options, said):
-    with pytest.raises(ValueError, match=said):
-        figure(**options)
-
-
-def test_figures_stay_out_of_pyplots_list():
-    before = matplotlib.pyplot.get_fignums()
-    small_figure()
-    assert matplotlib.pyplot.get_fignums() == before
-
-
 def test_a_shown_figure_is_sharp_sized_for_the_page_and_described(shown):
     show(small_figure(), alt=f"  {ALT[:30]}\n   {ALT[30:]} ")
     ((data, metadata),) = shown
@@ -104,18 +74,6 @@ def test_a_shown_figure_is_sharp_sized_for_the_page_and_described(shown):
     assert "height" not in metadata["image/png"]  # it would distort the picture where the page is narrower
     assert metadata["image/png"]["alt"] == data["text/plain"] == f"{ALT[:30].rstrip()} {ALT[30:].lstrip()}"
     assert (pixels(file)[0] == 255).all()
-
-
-def test_a_shown_figure_is_let_go(shown):
-    picture = small_figure()
-    trace = weakref.ref(picture)
-    show(picture, alt=ALT)
-    del picture
-    gc.collect()
-    assert trace() is None
-    by_pyplot = matplotlib.pyplot.figure()
-    show(by_pyplot, alt=ALT)
-    assert by_pyplot.number not in matplotlib.pyplot.get_fignums()
 
 
 @pytest.mark.parametrize(
@@ -139,17 +97,6 @@ def test_the_same_picture_has_the_same_bytes_and_no_date():
     first, rebuilt = png(small_figure()), png(small_figure())
     assert first == rebuilt
     assert not re.findall(rb"tEXt|iTXt|zTXt|tIME", first)
-
-
-def test_a_reduced_picture_looks_the_same_and_is_smaller():
-    picture, axes = figure(height=2.5, panels=(1, 2))
-    axes[0].pcolormesh(np.linspace(0, 1, 400).reshape(20, 20))
-    axes[1].plot([0, 1], [0, 1], **line("outsider"))
-    png(picture)  # settles the layout, so that the next two drawings agree
-    full, reduced = png(picture), png(picture, colours=256)
-    assert len(reduced) < 0.7 * len(full)
-    assert np.abs(pixels(full) - pixels(reduced)).max() <= 12  # of 255; one step of a colour map of 256 is 2 to 4
-    assert (pixels(reduced)[0, 0] == 255).all()
 
 
 @pytest.fixture(scope="module")
@@ -197,55 +144,6 @@ def test_a_slider_needs_nothing_from_anywhere(page):
     assert len(without_data) < 3000
 
 
-def test_a_slider_without_scripts_shows_every_frame(page):
-    assert not BeautifulSoup(page, "html.parser").find_all(attrs={"hidden": True})
-
-
-def test_the_ids_of_a_slider_hang_on_its_name_alone():
-    texts = {"labels": ["a", "b"], "alts": [ALT, ALT], "slider_label": "λ"}
-    pages = [page_of([small_figure(), small_figure(shift=1)], name=name, **texts) for name in ("one", "one", "two")]
-    assert pages[0] == pages[1]
-    ids = [BeautifulSoup(page, "html.parser").find("input")["id"] for page in pages]
-    assert ids[0] != ids[2]
-    assert "figcaption" not in pages[0]
-
-
-def test_frames_are_displayed_with_a_plain_text_beside_them(shown):
-    texts = {"labels": ["a", "b"], "alts": [ALT, ALT.replace("above", "below")], "name": "x", "slider_label": "λ"}
-    frames([small_figure(shift=s) for s in (0, 1)], **texts)
-    ((data, _),) = shown
-    assert data["text/html"] == page_of([small_figure(shift=s) for s in (0, 1)], **texts)
-    assert data["text/plain"].splitlines() == texts["alts"]
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"pictures": 1, "labels": ["a"], "alts": [ALT]}, "at least two"),
-        ({"labels": ["a"]}, "got 2, 1 and 2"),
-        ({"alts": [ALT, "short"]}, "alt"),
-        ({"labels": ["a", " "]}, r"labels\[1\]"),
-        ({"name": ""}, "name"),
-        ({"slider_label": ""}, "slider_label"),
-        ({"heights": (1.5, 2)}, "one size"),
-    ],
-)
-def test_incomplete_frames_are_refused(shown, change, said):
-    given = {
-        "pictures": 2,
-        "heights": (1.5, 1.5),
-        "labels": ["a", "b"],
-        "alts": [ALT, ALT],
-        "name": "x",
-        "slider_label": "λ",
-    }
-    given |= change
-    pictures = [small_figure(height) for height in given.pop("heights")[: given.pop("pictures")]]
-    with pytest.raises(ValueError, match=said):
-        frames(pictures, **given)
-    assert not shown
-
-
 def test_a_stand_in_is_named_on_the_picture_and_in_its_text(shown):
     picture, _ = figures.figure()
     figures.show(picture, alt=ALT, stand_in="8×8 digits, in place of MNIST")
@@ -253,3 +151,73 @@ def test_a_stand_in_is_named_on_the_picture_and_in_its_text(shown):
     (_, metadata), *_ = shown
     assert "in place of MNIST" in metadata["image/png"]["alt"]
     assert ALT not in metadata["image/png"]["alt"]
+
+
+# ── what is drawn ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_whiskers_span_the_intervals():
+    _, ax = figure()
+    estimates = [Estimate(0.5, 0.25, 1, n=9), Estimate(2, 1, 2.5, n=9)]
+    whiskers(ax, torch.tensor([3.0, 4.0]), estimates, "exact", label="exact")
+    spans = [segment.tolist() for segment in ax.collections[0].get_segments()]
+    assert spans == [[[3, 0.25], [3, 1]], [[4, 1], [4, 2.5]]]
+    assert ax.lines[0].get_ydata().tolist() == [0.5, 2]
+    assert ax.lines[0].get_marker() == dots("exact")["marker"]
+    refused(lambda: whiskers(ax, [1, 2, 3], estimates, "exact"), r"`x` must have shape \(estimates\)")
+
+
+def test_a_histogram_shows_shares_and_puts_what_is_beyond_into_the_last_bin():
+    _, ax = figure()
+    histogram(ax, torch.tensor([[0.1, 0.6], [0.7, 99.0]]), [0.0, 0.5, 1.0], "member")
+    (outline,) = ax.collections[0].get_paths()
+    assert sorted({float(height) for height in outline.vertices[:, 1]}) == [0, 0.25, 0.75]
+    assert ax.get_legend_handles_labels()[1] == ["member"]
+    histogram(ax, [0.1, 0.6, 0.7, 0.8], [0.0, 0.5, 1.0], "outsider", height="density")
+    assert float(ax.collections[1].get_paths()[0].vertices[:, 1].max()) == pytest.approx(1.5)
+
+
+def test_a_curve_has_the_means_and_the_intervals_of_the_book():
+    _, ax = figure()
+    samples = [torch.tensor([0.1, 0.4, 0.2]), torch.tensor([1.0, 3.0])]
+    curve(ax, [10, 20], samples, "exact", label="ours")
+    expected = [mean_interval(sample) for sample in samples]
+    assert np.allclose(ax.lines[0].get_xydata(), [(10, expected[0].estimate), (20, expected[1].estimate)])
+    segments = ax.collections[0].get_segments()
+    assert np.allclose([segment[:, 1] for segment in segments], [(one.low, one.high) for one in expected])
+    assert ax.get_legend_handles_labels()[1] == ["ours"]
+    refused(lambda: curve(ax, [10], samples, "exact"), r"`x` must have shape \(samples\) with samples = 2")
+
+
+def test_a_heat_map_writes_its_numbers_from_the_lowest_row_up():
+    picture, ax = figure()
+    values = torch.tensor([[0.0, 0.5], [1.0, 0.25], [0.1, 0.2]])
+    heat_map(ax, values, rows=["a", "b", "c"], columns=["x", "y"], label="share")
+    assert [text.get_text() for text in ax.texts] == ["0.00", "0.50", "1.00", "0.25", "0.10", "0.20"]
+    assert ax.get_ylim() == (0, 3)
+    assert picture.axes[1].get_ylabel() == "share"
+    with pytest.raises(ValueError, match=r"`values` must have shape \(rows, columns\)"):
+        heat_map(ax, values, rows=["a"], columns=["x", "y"], label="share")
+
+
+@pytest.mark.parametrize("lost", [float("nan"), float("inf")])
+def test_a_curve_leaves_no_failed_run_out(lost):
+    _, ax = figure()
+    refused(lambda: curve(ax, [1, 2], [[1.0, 2.0, lost], [1.0, 2.0]], "exact"), "finite")
+    refused(lambda: curve(ax, [1, 1], [[1.0, 2.0], [1.0, 2.0]], "exact"), "`x` must be different")
+
+
+def two_triangles():
+    return torch.tensor([[[0, 0], [1, 0], [1, 1], [1, 1]], [[0, 0], [1, 1], [0, 1], [0, 1]]]).double()
+
+
+def test_polygons_fill_their_corners_with_the_shade_of_their_value():
+    picture, ax = figure(height=2.0)
+    drawn = polygons(ax, two_triangles(), torch.tensor([3, 3]), torch.tensor([0.0, 1.0]), limits=(0.0, 2.0))
+    assert [len(path.vertices) for path in drawn.get_paths()] == [4, 4]  # three corners, and the first again
+    assert drawn.get_clim() == (0, 2)
+    assert (*ax.get_xlim(), *ax.get_ylim(), ax.get_aspect()) == (0, 1, 0, 1, 1)
+    assert len(png(picture)) > 0
+    low, middle = drawn.get_facecolor()
+    assert np.allclose(low, matplotlib.colormaps["viridis"](0.0))
+    assert np.allclose(middle, matplotlib.colormaps["viridis"](0.5), atol=0.01)

@@ -13,7 +13,7 @@ from reproduced.claims import texts
 from reproduced.claims.declarations import Claim, Declarations
 from reproduced.claims.rules import Rule
 from reproduced.pages import ledgers
-from reproduced.run.book import Book, UserError, write_json
+from reproduced.run.book import Book, write_json
 from reproduced.run.replications import rule_digest
 
 
@@ -71,11 +71,6 @@ def test_a_claim_without_a_record_is_in_the_ledger(profile, least, verdict, reas
     (one,) = read(claims=(claim(profile=profile_of, needs=tuple(needs)),), profile=profile).judgements
     assert (one.verdict, one.reason, one.values, one.seconds) == (verdict, reason, {}, None)
     assert one.page_link == "toy.html"
-
-
-def test_a_judgement_leads_to_its_chip():
-    (one,) = read(record()).judgements
-    assert (one.page_link, one.row) == ("toy.html#claim-t-one", "row-t-one")
 
 
 HERE, GONE = {"mnist": "f00d"}, {"mnist": "absent"}
@@ -138,14 +133,6 @@ def test_chapters_are_those_of_the_plan_and_those_that_make_claims(book):
     listed = {name: value for name, value in vars(TOY).items() if name != "title"} | {"title": "A  toy"}
     (book.folder / "chapters.yml").write_text(json.dumps({"chapters": [listed | {"name": "idle"}, listed]}), "utf-8")
     assert ledgers.read_chapters(book) == {"idle": replace(TOY, name="idle"), "toy": TOY}
-
-
-@pytest.mark.parametrize("content", ['{"claims": 3}', '{"claims": [{"id": "t.a"}]}', "[]"])
-def test_a_record_that_is_none_is_refused(book, content):
-    assert ledgers.read_full_scale(book, "toy") == {}
-    book.full_scale_file("toy").write_text(content, "utf-8")
-    with pytest.raises(UserError, match="toy"):
-        ledgers.read_full_scale(book, "toy")
 
 
 def test_a_record_of_a_full_scale_run_is_current_until_the_claim_is_declared_anew(book):

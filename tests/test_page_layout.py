@@ -2,24 +2,17 @@
 
 import base64
 import copy
-import json
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-from bs4 import BeautifulSoup
 from hypothesis import given
 from hypothesis import strategies as st
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from judgements import claim, judgement, ledger
-from miniature import make_repository
-from reproduced.pages import page_layout, render
+from reproduced.pages import page_layout
 from reproduced.pages.ledgers import FullScale
 from reproduced.pages.page_layout import add_first_cell, chip
-from reproduced.run.book import open_book
-from reproduced.run.replications import Replication
 
 PNG = base64.b64encode(b"a picture").decode()
 FIELDS = {"claim": "That $|x| < 2$ and <b>bold</b>.", "paper": "1.05", "shows": "about {x}"}
@@ -109,13 +102,6 @@ def test_a_chip_says_what_its_claim_shows_and_marks_what_is_exact():
     assert "ours" not in chip(replace(JUDGED, values={}))
 
 
-def test_a_chip_says_in_its_fold_what_runs_at_other_seeds_found():
-    again = Replication("held", Counter(held=10), Counter(held=37, undecided=3))
-    said = "Runs under today's declaration: 10 held. Runs under earlier declarations: 37 held, 3 undecided."
-    assert f"**At other seeds.** {said}" in chip(replace(JUDGED, replication=again)).splitlines()
-    assert "other seeds" not in chip(JUDGED)
-
-
 def test_what_was_found_at_full_scale_stands_beside_it():
     other, agreed = (chip(replace(JUDGED, full_scale=replace(FULL, verdict=v))) for v in ("held", "held in part"))
     assert "*ours: about 1.00 [0.90, 1.10]; at full scale: ✓ held; the paper 1.05*" in other
@@ -125,11 +111,6 @@ def test_what_was_found_at_full_scale_stands_beside_it():
     earlier = chip(replace(JUDGED, full_scale=replace(FULL, is_current=False)))
     assert "**At full scale (under an earlier declaration).** ✓ held: *x* " in earlier
     assert "at full scale: ✓ held" in chip(replace(JUDGED, verdict="not run", full_scale=FULL))
-
-
-def test_a_chapter_without_a_ledger_keeps_its_lines():
-    cells = [TITLE, code('ledger.judge("t.one", x=x)', claim="t.one")]
-    assert [len(cell.get("outputs", ())) for cell in arranged(*cells, judged=None)] == [0, 0, 1]
 
 
 def test_the_frames_of_a_slider_become_files_and_a_text_that_names_one_stays():
@@ -164,48 +145,6 @@ def test_no_output_and_no_word_is_lost_and_code_keeps_its_order(parts):
     assert outputs == [f"{number}" for number, part in enumerate(parts) if part.startswith("!")]
     assert seen.count("{claim} t.one") == parts.count("!claim")
     assert all(f"x = {number}" in seen for number, part in enumerate(parts) if part.startswith("!"))
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory) -> BeautifulSoup:
-    """A page with a chip and folds, rendered."""
-    root = make_repository(tmp_path_factory.mktemp("layers"), "toy")
-    (root / "book/intro.md").write_text("# A small book\n", "utf-8")
-    cells = arranged(
-        TITLE,
-        new_markdown_cell("## One $x$\n\n(a-fold)=\n#### Why $y$\n\nBecause. {ref}`a-fold`\n\n#### Set-up\n\n## Two"),
-        code('ledger.judge("t.one", x=x)', claim="t.one"),
-    )
-    notebook = new_notebook(cells=cells, metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}})
-    book = open_book(root)
-    book.staged.mkdir(parents=True)
-    (book.staged / "intro.md").write_text("# A small book\n", "utf-8")
-    (book.staged / "toy.ipynb").write_text(json.dumps(notebook), "utf-8")
-    rendered = render.render(book, strict=True)
-    assert (rendered.status, rendered.complaints) == (0, ())
-    return BeautifulSoup((book.site / "toy.html").read_text("utf-8"), "html.parser")
-
-
-def test_a_fold_is_closed_has_its_name_and_is_not_among_the_contents(page):
-    found = page.select("details.fold")
-    assert [fold.summary.get_text().strip() for fold in found] == ["Set-up", r"Why \(y\)", "Set-up"]
-    assert not any(fold.has_attr("open") for fold in found)
-    assert page.select_one("#a-fold")
-    listed = page.select_one("#pst-page-toc-nav").get_text()
-    assert "Two" in listed
-    assert "Set-up" not in listed
-    assert "Why" not in listed
-
-
-def test_a_chip_shows_verdict_claim_and_value_and_opens_on_its_rule_and_code(page):
-    chip = page.select_one("details.claim#claim-t-one")
-    assert {"held-in-part"} < {*chip["class"]}
-    summary = chip.summary.get_text()
-    for told in ("◐ held in part", r"\(|x| < 2\)", "<b>bold</b>", "ours: about 1.00", "the paper 1.05"):
-        assert told in summary
-    for told in ("Only for small", "Figure 1", "held if", "what is measured", 'ledger.judge("t.one", x=x)'):
-        assert told in chip.get_text()
-        assert told not in summary
 
 
 def test_a_downloaded_notebook_fetches_the_book_only_where_there_is_none(tmp_path, monkeypatch):

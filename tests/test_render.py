@@ -1,15 +1,15 @@
-"""From a book to its staged pages: notes, alt texts, pages that are notebooks, and a chapter with the real library."""
+"""From a book to its staged pages: alt texts, pages that are notebooks, and a chapter with the real library."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import jupytext
 import nbformat
 import pytest
-from nbformat.v4 import new_code_cell, new_notebook, new_output
+from sphinx.errors import ConfigError
 
 from miniature import CONFIG, HEADER, INTRO, PARAMETERS, build, cell, ledger, make_repository, staged
-from reproduced.claims.texts import seconds_text
-from reproduced.pages import page_layout, render
+from reproduced.pages import sphinx_extension
 from reproduced.pages.render import execute_pages, stage
 from reproduced.run.book import Book
 
@@ -49,25 +49,15 @@ def test_the_cells_of_the_performance_page_run_on_the_records_of_this_book(monke
     assert max(len(source.splitlines()) for source in sources) <= 25
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(1.48e-7, "148 ns"), (3.456e-3, "3.46 ms"), (1.0, "1 s"), (90, "1.5 min"), (7.9e5, "9.14 d")]
-)
-def test_a_time_is_written_in_its_largest_unit(seconds, text):
-    assert seconds_text(seconds) == text
-
-
-def test_the_alt_text_of_a_picture_goes_where_the_renderer_looks():
-    picture = new_output("display_data", {"image/png": "x"}, metadata={"image/png": {"alt": "A curve.", "width": 5}})
-    notebook = new_notebook(cells=[new_code_cell(outputs=[picture]), new_code_cell()])
-    notebook.cells[0].metadata["mystnb"] = {"figure": {"name": "fig"}}
-    page_layout.copy_alt_texts(notebook)
-    assert notebook.cells[0].metadata["mystnb"] == {"figure": {"name": "fig"}, "image": {"alt": "A curve."}}
-    assert "mystnb" not in notebook.cells[1].metadata
-
-
-def test_a_note_stands_after_the_title_or_first():
-    assert render.add_note("(l)=\n# T\n\nText.", "N.") == "(l)=\n# T\n\n```{warning}\nN.\n```\n\n\nText."
-    assert render.add_note("Text.", "N.") == "```{warning}\nN.\n```\n\nText."
+def test_a_missing_mathjax_is_named_with_its_cure(tmp_path, monkeypatch):
+    monkeypatch.setattr(sphinx_extension.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"sphinx-mathjax-offline.*leakage\[book\]"):
+        sphinx_extension.copy_mathjax(tmp_path)
+    monkeypatch.setattr(
+        sphinx_extension.importlib.util, "find_spec", lambda name: SimpleNamespace(origin=str(tmp_path / "x.py"))
+    )
+    with pytest.raises(ConfigError, match=r"has no tex-chtml\.js"):
+        sphinx_extension.copy_mathjax(tmp_path)
 
 
 # ── a chapter with the real ledger ──────────────────────────────────────────────────────────────────────────────────
