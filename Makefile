@@ -85,7 +85,6 @@ lint: $(READY) ## check format, style, types and who imports what, of the chapte
 	$(BIN)/ruff check
 	$(BIN)/pyright
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q --durations=0 tests/test_architecture.py
 	.ci/lint-chapters $(wildcard book/*.md)
 
 # One lock for every Python and system: packages that only some need carry a marker, and no package has two versions.

@@ -48,20 +48,12 @@ def test_a_shape_fits_as_jaxtyping_reads_it(shape, axes, lengths, fits):
 
 test_what_is_wrong_is_named = refusals(
     (lambda: arguments.check_real("x", torch.tensor([1])), "`x` must be floating-point, got torch.int64"),
-    (lambda: arguments.check_real("x", torch.tensor([1.0, math.nan])), "`x` must be finite, got nan"),
     (lambda: arguments.check_real("x", torch.tensor([-1.0]), least=0), "`x` must be finite and at least 0, got -1.0"),
     (lambda: arguments.check_real("x", torch.ones(2), like=torch.ones(2).double()), "must be torch.float64 on cpu"),
-    (lambda: arguments.check_real("x", torch.tensor([0.5, math.inf])), "`x` must be finite, got inf"),
-    (lambda: arguments.check_truth("x", torch.zeros(2, 0).bool()), r"`x` must not be empty, got shape \(2, 0\)"),
     (lambda: arguments.check_whole("x", torch.tensor([1.0])), "`x` must be whole numbers"),
     (lambda: arguments.check_whole("x", torch.tensor([3]), most=2), "at least 0 and at most 2, got 3"),
     (lambda: arguments.check_truth("x", torch.tensor([1], dtype=torch.uint8)), r"truth values .* got torch.uint8"),
-    (lambda: arguments.check_count("n", 2.0), "`n` must be a whole number at least 0, got 2.0"),
     (lambda: arguments.check_count("n", True), "got True"),
-    (lambda: arguments.check_count("n", torch.tensor(2.0)), "`n` must be a whole number at least 0, got tensor"),
-    (lambda: arguments.check_count("n", 0, least=1), "at least 1, got 0"),
     (lambda: arguments.check_number("r", math.nan), "`r` must be a number finite, got nan"),
-    (lambda: arguments.check_number("r", "1"), "got '1'"),
-    (lambda: arguments.check_number("r", 1, below=1), "below 1, got 1"),
     (lambda: arguments.check_choice("kind", "other", ("plain", "paired")), "one of plain, paired; got 'other'"),
 )

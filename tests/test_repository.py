@@ -1,0 +1,345 @@
+"""The repository is whole: lock, versions, licences, contents and bibliography agree; workflows may only read."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import check_jsonschema
+import pytest
+import yaml
+from click.testing import CliRunner
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from pybtex.database import parse_file
+
+import leakage
+from leakage.data import datasets
+from patience import HANGS
+from reproduced import runtime
+from reproduced.claims import declarations
+from reproduced.pages.ledgers import read_chapters
+from reproduced.run.book import open_book
+
+ROOT = Path(__file__).parents[1]
+BOOK = ROOT / "book"
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = PYPROJECT["project"]
+CONFIG = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
+PAGES = sorted(BOOK.glob("*.md"))
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+ACTIONS = sorted((ROOT / ".github" / "actions").glob("*/action.yml"))
+PINNED = re.compile(r"[\w.-]+(?:/[\w.-]+)+@[0-9a-f]{40}")
+# Whoever publishes may write to the pages and prove who they are; nobody may do anything else.
+MAY_WRITE = {
+    ("book.yml", "deploy"): {"pages": "write", "id-token": "write"},
+    ("book.yml", "notebooks"): {"contents": "write"},
+}
+MACHINE_PATH = re.compile(r"(?<![\w./~}])/(?:work|root|tmp|home|Users)(?:/|\b)")
+TEXTS = {"", ".bib", ".cff", ".css", ".json", ".md", ".py", ".svg", ".toml", ".yaml", ".yml"}
+
+
+# ── packages, version and licences ────────────────────────────────────────────────────────────────────────────────────
+
+
+def load(path: Path) -> dict:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def requirements() -> list[Requirement]:
+    """All that the project asks for, extras included, without itself."""
+    extras = PROJECT["optional-dependencies"].values()
+    found = [Requirement(line) for lines in (PROJECT["dependencies"], *extras) for line in lines]
+    return [requirement for requirement in found if requirement.name != PROJECT["name"]]
+
+
+def readme() -> str:
+    return (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def pins() -> dict[str, Requirement]:
+    lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    found = [Requirement(line) for line in lines if line.strip() and not line.startswith("#")]
+    names = [canonicalize_name(requirement.name) for requirement in found]
+    assert len(set(names)) == len(names), "one version of a package, whatever the Python: results must not depend on it"
+    return dict(zip(names, found, strict=True))
+
+
+def test_the_lock_pins_every_dependency_to_a_version_it_allows():
+    locked = pins()
+    for requirement in requirements():
+        name = canonicalize_name(requirement.name)
+        (pin,) = locked[name].specifier
+        assert pin.operator == "==", name
+        assert requirement.specifier.contains(pin.version), f"{requirement} against the lock's {pin.version}"
+
+
+def test_the_lock_suits_machines_with_and_without_a_gpu():
+    for name, pin in pins().items():
+        assert "+" not in str(pin.specifier), f"{pin} can be installed only where it was made"
+        if name.startswith(("nvidia-", "cuda-", "triton")):
+            assert "sys_platform == 'linux'" in str(pin.marker).replace('"', "'"), f"{pin} is for Linux alone"
+
+
+@pytest.mark.parametrize("python", ["3.11.2", "3.12.0", "3.13.0"])
+@pytest.mark.parametrize("system", ["linux", "darwin"])
+def test_the_lock_serves_every_python_and_system_that_is_named(python, system):
+    here = {"python_full_version": python, "python_version": python.rpartition(".")[0], "sys_platform": system}
+    locked = pins()
+    for requirement in requirements():
+        marker = locked[canonicalize_name(requirement.name)].marker
+        assert marker is None or marker.evaluate({**here, "os_name": "posix"}), requirement
+
+
+def test_every_python_that_is_named_runs_the_tests():
+    runs = load(ROOT / ".github" / "workflows" / "test.yml")["jobs"]["test"]["strategy"]["matrix"]["include"]
+    prefix = "Programming Language :: Python :: "
+    named = [name.removeprefix(prefix) for name in PROJECT["classifiers"] if name.startswith(prefix)]
+    assert [run["python"] for run in runs] == named
+    assert "You need Python {} or {} and `make`".format(", ".join(named[:-1]), named[-1]) in readme()
+    assert all(Requirement(f"python{PROJECT['requires-python']}").specifier.contains(python) for python in named)
+    # The versions of PyPI's build for Linux read differently in its metadata and in its module.
+    assert "" in [run["torch-index"] for run in runs], "one run takes PyTorch as pip does where no index is named"
+
+
+@pytest.mark.parametrize("path", ["Makefile", "book/run_it.md", ".github/actions/set-up/action.yml"])
+def test_the_index_of_pytorch_serves_no_other_package(path):
+    assert "extra" not in re.findall(r"\w+(?=.index.url)", (ROOT / path).read_text(encoding="utf-8").lower())
+
+
+def test_the_environment_is_that_of_the_project():
+    content = load(ROOT / "environment.yml")
+    *conda, pip = content["dependencies"]
+    assert conda == ["python=3.11", "pip"]
+    assert [line for line in pip["pip"] if "extra-index-url" not in line] == ["-c requirements.txt", "-e .[book]"]
+
+
+def test_the_citation_keeps_its_schema():
+    arguments = ["--builtin-schema", "vendor.citation-file-format", str(ROOT / "CITATION.cff")]
+    result = CliRunner().invoke(check_jsonschema.main, arguments)
+    assert result.exit_code == 0, result.output
+
+
+def test_the_package_alone_says_its_version():
+    assert PROJECT["dynamic"] == ["version"]
+    assert PYPROJECT["tool"]["setuptools"]["dynamic"] == {"version": {"attr": "leakage.__version__"}}
+    assert load(ROOT / "CITATION.cff")["version"] == leakage.__version__
+    assert "version" not in load(ROOT / "_config.yml")
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(
+        rf"release will be {leakage.__version__}\.|^## \[{leakage.__version__}\] - ", changes, re.MULTILINE
+    )
+
+
+def test_type_checkers_of_others_read_the_annotations():
+    assert PYPROJECT["tool"]["setuptools"]["package-data"]["leakage"] == ["py.typed"]
+    assert (ROOT / "lib" / "leakage" / "py.typed").is_file()
+
+
+def test_licences_agree():
+    citation = load(ROOT / "CITATION.cff")
+    assert citation["license"] == ["MIT", "CC-BY-4.0"]
+    assert PROJECT["license"] == "MIT"
+    assert (ROOT / "LICENSE").read_text(encoding="utf-8").startswith("MIT License\n")
+    assert "Attribution 4.0 International" in (ROOT / "LICENSE-PROSE").read_text(encoding="utf-8")
+
+
+def test_the_page_on_running_lists_the_data_sets_of_the_registry():
+    readers = {name: [] for name in datasets.DATASETS}
+    for path in sorted((ROOT / "book" / "claims").glob("*.yml")):
+        for name in declarations.load(path).data:
+            readers[name].append(f"`{path.stem}`")
+    page = (ROOT / "book" / "run_it.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([\w-]+)` \| (.*?) \| .* MB \| (.*?) \| (.*?) \|$", page, re.MULTILINE)
+    assert rows == [
+        (dataset.name, dataset.title, dataset.licence, ", ".join(readers[dataset.name]))
+        for dataset in datasets.DATASETS.values()
+    ]
+
+
+def test_every_file_the_readme_links_to_exists():
+    for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"):
+        for target in re.findall(r"\]\(([^)#\s]+)\)", (ROOT / name).read_text(encoding="utf-8")):
+            assert target.startswith("https://") or (ROOT / target).exists(), f"{name}: {target}"
+
+
+# ── the book's contents and bibliography ──────────────────────────────────────────────────────────────────────────────
+
+
+def listed_pages() -> list[str]:
+    contents = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    return [contents["root"], *(page["file"] for part in contents["parts"] for page in part["chapters"])]
+
+
+def test_the_contents_list_every_page_once():
+    assert sorted(listed_pages()) == [path.stem for path in PAGES]
+
+
+def test_the_repository_is_named_in_one_place():
+    address = CONFIG["repository"]["url"]
+    named = [p.name for p in [*PAGES, BOOK / "chapters.yml", ROOT / "_toc.yml"] if address in p.read_text("utf-8")]
+    assert not named, "write {source}`path` or {{ repository }} instead"
+    assert (ROOT / "_config.yml").read_text(encoding="utf-8").count(address) == 1
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8")).get("repository-code", address)
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"].values()
+    assert cited == address
+    assert all(url == address or url.startswith(f"{address}/") for url in urls)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_files_that_a_page_points_to_exist(path):
+    text = path.read_text(encoding="utf-8")
+    assert not [name for name in re.findall(r"\{source\}`([^`]+)`", text) if not (ROOT / name).exists()]
+    for name in re.findall(r":file: (\S+)", text):
+        assert (BOOK / name).is_file()
+
+
+def test_the_five_chapters_are_described_and_their_papers_are_in_the_bibliography():
+    book = open_book(ROOT)
+    chapters = [chapter for chapter in read_chapters(book).values() if chapter.question]
+    entries = parse_file(BOOK / "references.bib").entries
+    assert [chapter.number for chapter in chapters] == ["1", "2", "3", "4", "5"]
+    for chapter in chapters:
+        assert chapter.title == book.declarations(chapter.name).title
+        assert "`" not in chapter.title, "it stands in the line that opens a fence"
+        assert chapter.question.endswith("?")
+        assert not re.search(r"[0-9][.,]?[0-9]", chapter.answer), "another run would measure another number"
+        entry = entries[chapter.key]
+        assert entry.fields["keywords"] == "chapter"
+        assert entry.fields["title"] == chapter.paper
+        assert entry.fields["year"] == chapter.year
+        surnames = [" ".join(person.last_names) for person in entry.persons["author"]]
+        assert [name.split()[-1] for name in chapter.authors.split(", ")] == surnames
+
+
+def test_every_work_that_a_page_cites_is_in_the_bibliography():
+    entries = parse_file(BOOK / "references.bib").entries
+    cited = {
+        key.strip()
+        for path in PAGES
+        for keys in re.findall(r"\{cite(?::\w+)?\}`([^`]+)`", path.read_text(encoding="utf-8"))
+        for key in keys.split(",")
+    }
+    assert cited <= set(entries)
+
+
+@pytest.mark.parametrize("path", sorted((BOOK / "_static").glob("*.svg")), ids=lambda path: path.stem)
+def test_every_drawing_has_a_title(path):
+    text = path.read_text(encoding="utf-8")
+    assert re.search(r'role="(?:img|group)".*<title id="[^"]+">[^<]{20,}</title>', text, re.DOTALL)
+
+
+def test_binder_opens_chapters_as_notebooks():
+    script = ROOT / "postBuild"
+    assert script.stat().st_mode & 0o111
+    assert "jupytext-config set-default-viewer" in script.read_text(encoding="utf-8")
+
+
+# ── workflows ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def steps(path: Path) -> list[dict]:
+    content = load(path)
+    return [step for job in content.get("jobs", {"": content.get("runs")}).values() for step in job.get("steps", [])]
+
+
+@pytest.mark.parametrize(
+    ("schema", "paths"),
+    [
+        ("github-workflows", WORKFLOWS),
+        ("github-actions", ACTIONS),
+        ("dependabot", [ROOT / ".github" / "dependabot.yml"]),
+        ("github-issue-config", [path for path in FORMS if path.name == "config.yml"]),
+        ("github-issue-forms", [path for path in FORMS if path.name != "config.yml"]),
+    ],
+)
+def test_files_keep_their_schema(schema, paths):
+    assert paths
+    arguments = ["--builtin-schema", f"vendor.{schema}", *map(str, paths)]
+    result = CliRunner().invoke(check_jsonschema.main, arguments)
+    assert result.exit_code == 0, result.output
+
+
+def test_the_audit_of_the_workflows_finds_nothing():
+    zizmor = Path(sys.executable).with_name("zizmor")
+    command = [zizmor, "--offline", "--no-progress", "--persona", "auditor", ".github"]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=HANGS)
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.name)
+def test_a_form_names_the_chapters_and_profiles_there_are(path):
+    fields = {field.get("id"): field["attributes"] for field in load(path).get("body", ())}
+    declared = (ROOT / "book" / "claims").glob("*.yml")
+    asked = {name: sorted(fields[name]["options"]) for name in ("chapter", "profile") if name in fields}
+    there = {"chapter": sorted(path.stem for path in declared), "profile": sorted(runtime.PROFILES)}
+    assert asked == {name: there[name] for name in asked}
+
+
+def test_the_form_for_a_verdict_asks_for_all_that_it_takes_to_run_it_again():
+    (form,) = (load(path) for path in FORMS if path.name == "verdict.yml")
+    asked = {field["id"] for field in form["body"] if field.get("validations", {}).get("required")}
+    assert {"chapter", "claim", "seed", "profile", "commit"} <= asked
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_a_workflow_may_only_read_and_ends(path):
+    content = load(path)
+    assert content["permissions"] == {"contents": "read"}
+    assert content["concurrency"]
+    assert "pull_request_target" not in path.read_text(encoding="utf-8")
+    for name, job in content["jobs"].items():
+        assert job.get("permissions", {}) == MAY_WRITE.get((path.name, name), {}), name
+        assert job["timeout-minutes"] <= 60, name
+
+
+@pytest.mark.parametrize("path", WORKFLOWS + ACTIONS, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_actions_are_pinned_and_leave_no_credentials(path):
+    for step in steps(path):
+        used = step.get("uses", "")
+        assert not used or used.startswith("./") or PINNED.fullmatch(used), used
+        if used.startswith("actions/checkout@"):
+            assert step["with"]["persist-credentials"] is False
+    for line in path.read_text(encoding="utf-8").splitlines():
+        assert "uses: ./" in line or "uses:" not in line or re.search(r"# v\d+\.\d+\.\d+$", line), f"no version: {line}"
+
+
+def test_continuous_integration_runs_the_make_targets_that_exist():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([\w-]+):", makefile, re.MULTILINE))
+    pages = (ROOT / name for name in ("README.md", "CONTRIBUTING.md", "book/run_it.md"))
+    for path in (*WORKFLOWS, *ACTIONS, ROOT / ".ci" / "run", *pages):
+        text = path.read_text(encoding="utf-8")
+        named = set(re.findall(r"(?:run: |^\s*|`|stage \w+ \d+ )make ([a-z][\w-]*)", text, re.MULTILINE))
+        assert named <= targets, f"{path.name} uses {sorted(named - targets)}"
+
+
+# ── the code ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_members_and_outsiders_are_given_by_name():
+    """Two like arguments that are easily swapped; beside `members`, `member` is a mask."""
+    for path in sorted((ROOT / "lib").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                named = [argument.arg for argument in node.args.kwonlyargs]
+                placed = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
+                placed = [name for name in placed if name != "member" or "members" not in named]
+                kinds = {name[:6] for name in placed + named if name.startswith(("member", "outsider"))}
+                assert len(kinds) < 2 or not kinds & {name[:6] for name in placed}, f"{path}: {node.name}"
+
+
+def test_no_file_names_a_folder_of_one_machine():
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, timeout=HANGS).stdout
+    paths = [ROOT / name for name in tracked.splitlines() if not name.startswith("tests/")]
+    found = [
+        f"{path}: {line}"
+        for path in paths
+        if path.suffix in TEXTS and path.is_file()
+        for line in path.read_text("utf-8").splitlines()
+        if MACHINE_PATH.search(line)
+    ]
+    assert not found, "\n".join(found)
