@@ -1,7 +1,7 @@
 """Check a caller's arguments at the public entry points, with one form of words for what is wrong.
 
-A function takes the argument's name and value and gives the value back. It raises `TypeError` if a tensor is expected
-and the value is none, and `ValueError` otherwise; the message names the argument, the rule, the value and, if there is
+A function takes the argument's name and value and gives the value back. It raises `TypeError` if the value should be a
+tensor and is not, and `ValueError` otherwise; the message names the argument, the rule, the value and, if there is
 one, the cure. Shapes are written as in jaxtyping, `"*b n d"`; the length of an axis can be given by keyword. PyTorch is
 imported only where there are tensors, since it takes a second.
 """
@@ -98,7 +98,7 @@ def check_truth(name: str, values: Any, shape: str = "", **lengths: int) -> "tor
 
 
 def check_count(name: str, value: Any, *, least: int = 0, most: float = math.inf) -> int:
-    """An `int` in this range, from a whole number of Python, NumPy or PyTorch; truth values and 2.0 are none."""
+    """An `int` in this range, from a whole number of Python, NumPy or PyTorch; booleans and 2.0 are refused."""
     try:
         number, wrong = operator.index(value), _is_truth(value)
     except TypeError:

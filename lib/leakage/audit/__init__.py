@@ -1,10 +1,10 @@
-"""Audit a model of your own: how much does it give away of who it was trained on?
+"""Audit a model of your own: how much does it reveal about its training rows?
 
 Four functions give an `Audit`: `of_losses` takes saved losses, `of_models` trained models, `of_sklearn` a classifier
 and `of_module` a PyTorch module, which they train. `one_run` and `of_trials` bound the ε of a training with noise from
 below; `canaries_for` says how many canaries that takes. Arguments are NumPy arrays, PyTorch tensors or lists. Limits of
-the sample appear as notes. Unusable input raises an error that says how to fix it. A score is larger for a likelier
-member.
+the sample appear as notes. Unusable input raises a `TypeError` or `ValueError` that says how to fix it. A score is
+larger for a likelier member.
 
 ```python
 import numpy as np
@@ -95,13 +95,8 @@ def of_losses(
             logits, and RMIA takes squared errors as those of Gaussian residuals.
         attacks: attacks of your own by name, as `leakage.evaluate` takes them: {"mine": lambda models: -models.losses}.
             Each is called again with some models left out, for the intervals, so it must read `models` alone.
-        fprs: false positive rates.
+        fprs: false positive rates at which true positive rates are measured.
         level: of the intervals.
-
-    Raises:
-        TypeError: if something does not hold numbers.
-        ValueError: if shapes do not fit, there are more models than rows, a loss is negative or NaN, a model has
-            diverged, no model has two members and two outsiders, or a model was trained on a part of a unit.
     """
     from leakage.audit.inputs import validate_inputs
     from leakage.audit.run import run_audit
@@ -125,21 +120,10 @@ def of_models(
     """Audit models that are trained already: by their losses, and by whether they are right.
 
     Models are asked one after the other, about all points at once. Attacks that look at more than losses are run by
-    `leakage.evaluate`.
+    `leakage.evaluate`. All other arguments are those of `of_losses`.
 
     Args:
         models: `leakage.TrainedModels`: models, points, labels and who was trained on what.
-        target: the one model that is attacked. By default all are that have members and outsiders.
-        groups: a name for each point, for slices.
-        units: as in `of_losses`.
-        attacks: as in `of_losses`.
-        fprs: false positive rates.
-        level: of the intervals.
-
-    Raises:
-        TypeError: if they are no `TrainedModels`.
-        ValueError: if a model does not answer as `TrainedModels` says, gives probabilities instead of logits, or as
-            `of_losses`.
     """
     from leakage.audit.inputs import inputs_from_models
     from leakage.audit.run import run_audit
@@ -163,6 +147,8 @@ def of_sklearn(
 ) -> Audit:
     """Fit clones of a classifier on random halves of the rows and their complements, and audit them.
 
+    All other arguments are those of `of_losses`.
+
     Args:
         estimator: any classifier or pipeline with `fit` and `predict_proba`; it stays as it is.
         X: rows of any kind that it takes: an array, a data frame, a sparse matrix, a list of texts. Numbers in arrays
@@ -170,16 +156,7 @@ def of_sklearn(
         y: their labels, of any type. Those that occur in one half only have probability 0 under the other's model.
         models: how many clones, an even number; LiRA and RMIA need six.
         generator: a `torch.Generator` or `numpy.random.Generator` that draws the halves; by default one with seed 0.
-        groups: a name for each row, for slices.
-        units: a name for each row, such as the patient whose visit it is. Halves are drawn of units, and all numbers
-            are of units; see `of_losses`.
-        attacks: as in `of_losses`.
-        fprs: false positive rates.
-        level: of the intervals.
-
-    Raises:
-        TypeError: if the estimator has no `predict_proba`, cannot be cloned, or tells no `classes_`.
-        ValueError: if rows and labels do not fit, a posterior is NaN, or as `of_losses`.
+        units: as in `of_losses`; halves are drawn of units.
     """
     from leakage.audit.run import run_audit
     from leakage.audit.training import train_clones
@@ -206,6 +183,8 @@ def of_module(
 ) -> Audit:
     """Train modules on random halves of the rows and their complements, and audit them.
 
+    All other arguments are those of `of_sklearn`.
+
     Args:
         factory: makes a new, untrained `nn.Module` that gives logits of each row: two or more, or one of class 1
             where classes are 0 and 1.
@@ -214,23 +193,11 @@ def of_module(
         X: the inputs, a tensor or an array, rows first; `features` as in `of_sklearn`.
         y: classes, whole numbers from 0.
         models: how many modules, an even number; LiRA and RMIA need six.
-        generator: as in `of_sklearn`.
-        groups: a name for each row, for slices.
-        units: as in `of_sklearn`.
-        attacks: as in `of_losses`.
-        fprs: false positive rates.
-        level: of the intervals.
         folder: keeps what each finished model says, so that an interrupted audit goes on; of models that are trained at
             once, what all say in the end. A file counts only for the same data, halves, initial weights and `recipe`.
             Name another folder if you change `train`: the code of `train` is not looked at, and files of the old one
             would be read.
         recipe: a `trainers.ensembles.Recipe`, where `train` is None; by default 30 epochs of Adam in batches of 64.
-
-    Raises:
-        TypeError: if `factory` makes no module, or X or y hold no numbers.
-        ValueError: if shapes do not fit, a label is no class of the module, it gives probabilities instead of logits,
-            a model diverges, `factory` gives one module twice, `train` returns another module than its own, or as
-            `of_losses`.
     """
     from leakage.audit.run import run_audit
     from leakage.audit.training import train_modules

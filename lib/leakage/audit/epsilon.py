@@ -25,19 +25,15 @@ def one_run(
     Args:
         scores: of the canaries alone, the rows for which a coin was thrown; larger for likelier members. Minus the loss
             will do.
-        member: whether the canary was trained on.
+        member: whether the canary was trained on. Refused if so few or so many are members that it happens to fair
+            coins once in 10,000 times.
         guesses: pairs (members, outsiders): how many canaries with the highest scores are guessed to be members, and
             how many with the lowest to be outsiders. Choose them before you see the scores. Several pairs share the
             error.
         delta: δ of the promise, in [0, 1).
         level: the probability, at least, with which such a bound is right.
-        gaussian: compare with what one number with Gaussian noise gives away, which shows more. Only where the noise is
+        gaussian: compare with what one number with Gaussian noise reveals, which shows more. Only where the noise is
             Gaussian, as in DP-SGD with many small steps: elsewhere such a bound may be wrong.
-
-    Raises:
-        TypeError: if `scores` or `member` hold no numbers.
-        ValueError: if shapes do not fit, a score is NaN, more is guessed than there are canaries, a number is out of
-            its range, or so many or so few canaries are members that this happens to fair coins once in 10,000 times.
     """
     values, coins = _to_row("scores", scores), _to_row("member", member, truth=True)
     if len(values) != len(coins):
@@ -62,7 +58,7 @@ def one_run(
 def canaries_for(
     epsilon: float, *, delta: float, level: float = 0.95, share: float = 1.0, gaussian: bool = False
 ) -> int:
-    """How many canaries `one_run` needs to show an ε to an attacker whose guesses are all right.
+    """How many canaries `one_run` needs for a bound of at least ε if every guess is right; an error if over a million.
 
     Args:
         epsilon: the ε to be shown, above 0, in nats.
@@ -70,9 +66,6 @@ def canaries_for(
         level: of the bound, with one pair of guesses.
         share: how many of the canaries are guessed, in (0, 1]; an attack is rarely right about all of them.
         gaussian: as in `one_run`.
-
-    Raises:
-        ValueError: if a number is out of its range, or a million canaries are too few.
     """
     epsilon = arguments.check_number("epsilon", epsilon, above=0)
     share = arguments.check_number("share", share, above=0, most=1)
@@ -95,9 +88,6 @@ def of_trials(hits: Any, alarms: Any, *, delta: float, level: float = 0.95) -> B
         alarms: the same of the trainings without it. Choose the attacker's threshold on other trainings.
         delta: δ of the promise, in [0, 1).
         level: the probability, at least, with which such a bound is right.
-
-    Raises:
-        ValueError: if one is no pair, or a number is out of its range.
     """
     pairs = [_to_pair(name, pair, "a pair (accused, trainings)") for name, pair in (("hits", hits), ("alarms", alarms))]
     for name, (accused, trainings) in zip(("hits", "alarms"), pairs, strict=True):

@@ -1,4 +1,4 @@
-"""What other programs read of an audit: JSON, and where its numbers come from."""
+"""JSON export of an audit, with provenance."""
 
 import json
 import platform

@@ -30,7 +30,7 @@ class LowerEnd(NamedTuple):
 
 @dataclass(frozen=True)
 class Gate:
-    """A bar that fails an audit where an attack surely exceeds it.
+    """Fails an audit if the lower bound of an attack exceeds the bar.
 
     Attributes:
         metric: as `Audit.at_least` takes it: `auc`, `advantage` or `tpr@F`, or one of them after `slice:`.
@@ -54,10 +54,8 @@ class GateResult:
     """What an audit says of a gate.
 
     Attributes:
-        metric, bar: of the gate.
         at_least: what the strongest attack achieves at least; see `Audit.at_least`.
         attainable: the largest such number that any scores could give on this sample.
-        failed: whether `at_least` exceeds the bar.
         attack, slice: where `at_least` is reached.
         too_small: slices in which not even a total leak would fail the bar.
     """
@@ -88,11 +86,7 @@ def check_metric(metric: str) -> str:
 
 
 def judge_gate(gate: Gate, ends: Sequence[LowerEnd], *, level: float, small_slices: Sequence[str]) -> GateResult:
-    """The result of a gate, from the lower ends of every attack, in every slice if the gate is for the worst.
-
-    Raises:
-        ValueError: if no scores could fail it on this sample.
-    """
+    """The result of a gate, from the lower ends of every attack, in every slice if the gate is for the worst."""
     worst, sliced = max(ends), gate.metric.startswith(SLICE)
     most = max(end.attainable for end in ends)
     if most <= gate.bar:

@@ -37,15 +37,7 @@ _ASKED = 64  # points that show whether a network gives probabilities instead of
 
 
 class AuditInputs(NamedTuple):
-    """What an audit attacks.
-
-    Attributes:
-        models: their losses, who was trained on what, and which of them are targets.
-        labels: a name for each unit.
-        groups: another one.
-        units: the names of the units; None where each row is one.
-        notes: reservations about the input.
-    """
+    """What an audit attacks; `labels` and `groups` name each unit, and `units` is None where each row is one."""
 
     models: TrainedModels
     labels: np.ndarray | None
@@ -130,11 +122,7 @@ def inputs_from_models(models: Any, *, target: int | None, groups: Any, units: A
 
 
 def logits_of_network(name: str, network: Classifier, points: Tensor) -> Tensor:
-    """The logits of some points.
-
-    Raises:
-        ValueError: if they are probabilities.
-    """
+    """The logits of some points; probabilities are refused."""
     logits = network(points[:_ASKED])
     last = [*network.module.modules()][-1] if isinstance(network, ModuleClassifier) else None
     sum_to_one = bool((logits >= 0).all()) and bool(((logits.sum(-1) - 1).abs() < 1e-3).all())
@@ -144,9 +132,6 @@ def logits_of_network(name: str, network: Classifier, points: Tensor) -> Tensor:
             "return the logarithms of the probabilities of all classes."
         )
     return logits
-
-
-# ── losses ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _to_tables(
@@ -283,9 +268,6 @@ def _scale_losses(
         least = min(least, float(arguments.check_real("population", population).min()))
     unit = max(math.sqrt(2) * float(losses.double().std()), torch.finfo(torch.float32).tiny)
     return (losses - least) / unit, None if population is None else (population - least) / unit, []
-
-
-# ── units, targets, partners ────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _check_units(

@@ -22,8 +22,6 @@ from leakage.audit.result import Audit
 from leakage.evaluation import curve_fprs, fpr_of, measure, tpr_name
 from leakage.metrics.tables import Table
 
-# ── figure ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
 _STRONGEST, _GUESSING = "#eb6009", "#696969"  # colours
 _LIGHTEST_SHADE = 0.59  # of viridis: its contrast on white falls to 3 : 1 there
 _STYLE = {
@@ -87,8 +85,6 @@ def _to_svg(figure: Figure) -> str:
     text = content.getvalue()
     return text[text.index("<svg") :]
 
-
-# ── page ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _PAGE = Template("""\
 <!DOCTYPE html>

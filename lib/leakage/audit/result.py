@@ -36,9 +36,7 @@ class AttackSummary(NamedTuple):
     """What one attack achieves.
 
     Attributes:
-        attack: its name.
         sees: what the attacker is given of each row.
-        auc: area under the ROC curve.
         advantage: TPR - FPR at the attack's own threshold.
         tpr: true positive rate by false positive rate; None where the outsiders are too few to show it.
     """
@@ -52,14 +50,10 @@ class AttackSummary(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """How much models give away of the rows they were trained on.
+    """How much models reveal about the rows they were trained on.
 
     Attributes:
-        evaluation: every attack, with its scores.
-        fprs: false positive rates asked for.
-        level: of the intervals.
-        labels: of the rows, or of the units.
-        groups: of the rows, or of the units.
+        labels, groups: of the rows, or of the units.
         notes: what the design cannot show, and reservations.
         warnings: those of the notes by which the answer is likely to be wrong.
         units: the names of the units, such as patients, over which rows are averaged; None where each row is one.
@@ -79,17 +73,14 @@ class Audit:
     @cached_property
     def results(self) -> tuple[AttackSummary, ...]:
         """What each attack achieves that the design allows."""
-        return tuple(
-            AttackSummary(
-                name,
-                one.attack.sees,
-                self.interval(name, "auc"),
-                self.interval(name, "advantage"),
-                {fpr: self._tpr(name, fpr) for fpr in self.fprs},
-            )
-            for name, one in self.evaluation.results.items()
-            if one.scores is not None
-        )
+        found = []
+        for name, one in self.evaluation.results.items():
+            if one.scores is not None:
+                auc, advantage = self.interval(name, "auc"), self.interval(name, "advantage")
+                able = {fpr: is_resolvable(fpr, self.outsiders) for fpr in self.fprs}
+                tpr = {fpr: self.interval(name, tpr_name(fpr)) if seen else None for fpr, seen in able.items()}
+                found.append(AttackSummary(name, one.attack.sees, auc, advantage, tpr))
+        return tuple(found)
 
     @cached_property
     def headline(self) -> str:
@@ -138,9 +129,6 @@ class Audit:
         """A metric of an attack, `auc`, `advantage` or a resolvable `tpr@F`, for these rows: see `evaluation`."""
         return self.evaluation.interval(attack, metric, interval="rows", level=self.level if level is None else level)
 
-    def _tpr(self, attack: str, fpr: float) -> Estimate | None:
-        return self.interval(attack, tpr_name(fpr)) if is_resolvable(fpr, self.outsiders) else None
-
     def table(self) -> Table:
         """Every attack with its intervals, and the baseline; a dash where the outsiders are too few."""
         columns = ("attack", "sees", "AUC", "advantage", *(f"TPR at {100 * fpr:g} % FPR" for fpr in self.fprs))
@@ -157,9 +145,6 @@ class Audit:
         Args:
             metric: `auc`, `advantage` or `tpr@F`, with F in (0, 1); or one of them after `slice:`, within the worst
                 slice: its members against its outsiders, as in `slices`.
-
-        Raises:
-            ValueError: if the metric is unknown, so few outsiders cannot show its rate, or there are no slices.
         """
         return self.lower_end(metric).low
 
@@ -168,11 +153,7 @@ class Audit:
         return max(self._lower_ends(metric))
 
     def judge(self, gates: Sequence[Gate]) -> tuple[GateResult, ...]:
-        """Whether `at_least` exceeds the bar of each gate.
-
-        Raises:
-            ValueError: as `at_least`; or if not even perfect scores could exceed a bar on this sample.
-        """
+        """Whether `at_least` exceeds the bar of each gate; a bar out of reach of perfect scores is an error."""
         small = [f"{by} {name}" for by, name, inside in self._slices() if self._is_small(inside)]
         levels = [self.corrected_level(gate.metric) for gate in gates]
         return tuple(
@@ -236,9 +217,9 @@ class Audit:
     def records(self, k: int = 20) -> Table:
         """The k members most exposed to the strongest attack.
 
-        `found` says by how many of the models that were trained on the row the attack found it while flagging at most
-        a share `at FPR` of the outsiders, the least of `fprs` that can be seen; `outranks` is the mean share of the
-        outsiders whose score is lower. Rows are in order of found / (of models + 1), then of `outranks`.
+        `found`: number of targets trained on the row in which the attack flags it at false positive rate `at FPR` (the
+        smallest of `fprs` that the outsiders resolve); `outranks`: the mean share of the outsiders whose score is
+        lower. Rows are in order of found / (of models + 1), then of `outranks`.
         """
         k = arguments.check_count("k", k, least=1)
         scores, member, cuts = self._strongest_scores()
@@ -250,7 +231,7 @@ class Audit:
             outranks += (torch.searchsorted(outside, own).double() / len(outside) * marks).numpy()
             score += (own * marks).numpy()
         outranks, score = (total / times.clip(1) for total in (outranks, score))
-        share = found / (times + 1)  # nine of ten are surer than one of one
+        share = found / (times + 1)  # 9 of 10 is stronger evidence than 1 of 1
         rows = np.flatnonzero(times)
         rows = rows[np.lexsort((rows, -score[rows], -outranks[rows], -share[rows]))][:k]
         rate = f"{100 * self.least_fpr:g} %"

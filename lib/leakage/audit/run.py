@@ -45,13 +45,8 @@ def run_audit(
     """Run every attack that is possible on these models, and measure its success on their rows or units.
 
     Args:
-        inputs: the models with labels, groups and notes.
-        fprs: false positive rates at which true positive rates are reported.
-        level: the confidence level of the intervals.
         notes_on_rows: notes on duplicate rows, from a caller that has the rows; by default rows with equal losses are
             noted.
-        remeasure: see `evaluation.Remeasure`.
-        attacks: the user's own attacks, by name.
         drawn: whether members were drawn at random, so that only chance tells them from outsiders without a model.
     """
     if isinstance(fprs, float | str):

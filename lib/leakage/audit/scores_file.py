@@ -16,11 +16,7 @@ _MOST_BYTES = 2**32  # of one array: a small damaged or hostile archive may prom
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The arguments of `audit.of_losses` in an `.npz` file or a folder of `.npy` files, which are mapped.
-
-    Raises:
-        ValueError: if arrays cannot be read, a needed one is missing, or a name is unknown.
-    """
+    """The arguments of `audit.of_losses` in an `.npz` file or a folder of `.npy` files, which are mapped."""
     try:
         if path.is_dir():  # mapped copy-on-write: read where they are used, and never written to
             arrays = {file.stem: np.lib.format.open_memmap(file, mode="c") for file in sorted(path.glob("*.npy"))}

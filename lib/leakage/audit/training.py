@@ -34,9 +34,6 @@ Answers = tuple[Float[Tensor, "... points"], Bool[Tensor, "... points"]]
 """Losses, and whether predictions are right: only these are kept of a trained model, not its weights."""
 
 
-# ── scikit-learn classifiers ────────────────────────────────────────────────────────────────────────────────────────
-
-
 def train_clones(
     estimator: Any, X: Any, y: Any, *, models: int, generator: Any, groups: Any, units: Any
 ) -> tuple[AuditInputs, list[str]]:
@@ -98,9 +95,6 @@ def _evaluate_clone(fitted: Any, X: Any, names: np.ndarray, codes: np.ndarray) -
     all_classes = np.zeros((len(codes), len(names)))
     all_classes[:, known] = posteriors
     return all_classes[np.arange(len(codes)), codes].clip(0, 1), known[posteriors.argmax(1)] == codes
-
-
-# ── PyTorch modules ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def train_modules(
@@ -270,9 +264,6 @@ def _to_classes(y: Any) -> Tensor:
     if labels.is_floating_point() and bool((labels == labels.round()).all()):
         labels = labels.long()
     return arguments.check_whole("y", labels, "rows").long()
-
-
-# ── halves ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _draw_halves(

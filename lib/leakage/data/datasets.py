@@ -50,12 +50,10 @@ class DataFile:
     """One payload of a data set.
 
     Attributes:
-        name: unique within the data set; loaders use it.
         path: below the data folder, with forward slashes; the ending says how the file is packed (`.tgz`: an archive,
             `.gz`: compressed, any other: not packed).
         url: download address; None if no known address has exactly this payload.
-        size: bytes of the payload.
-        sha256: of the payload, in hexadecimal.
+        size, sha256: bytes and hexadecimal checksum of the payload.
         member: name of the payload inside an archive.
     """
 
@@ -69,11 +67,7 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A data set: its files, licence and source.
-
-    Attributes:
-        any_file: the files are different forms of the same content, so one of them is enough.
-    """
+    """A data set; with `any_file`, its files are forms of the same content, and one of them is enough."""
 
     name: str
     title: str
@@ -191,14 +185,7 @@ def data_folder() -> Path:
 
 @dataclass(frozen=True)
 class FileStatus:
-    """The state of a file of a data set on this machine.
-
-    Attributes:
-        file: the registered file.
-        path: where it belongs.
-        state: `verified` if its payload has the registered checksum.
-        detail: what is wrong with a damaged file; "" otherwise.
-    """
+    """The state of a file on this machine; `verified` says that its payload has the registered checksum."""
 
     file: DataFile
     path: Path
@@ -262,7 +249,6 @@ def fetch(name: str, *, timeout: float = 30.0, retries: int = 2) -> tuple[FileSt
     """Download the missing files of data set `name`, verify them, and return the state of all its files.
 
     Args:
-        name: a key of `DATASETS`.
         timeout: seconds to wait for an answer, and for the next bytes of one.
         retries: further attempts after a failed download, after one second, then two.
 

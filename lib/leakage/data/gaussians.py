@@ -13,13 +13,7 @@ def gaussian(size: tuple[int, ...], *, generator: torch.Generator) -> Tensor:
 
 
 def chi_square(dof: float | Tensor, size: tuple[int, ...], *, generator: torch.Generator) -> Tensor:
-    r"""Independent $\chi^2_k$ draws of shape `size`, with $\chi^2_0 = 0$.
-
-    Args:
-        dof: degrees of freedom $k \ge 0$, a number or a tensor that broadcasts to `size`.
-        size: shape of the result.
-        generator: its device is the result's.
-    """
+    r"""Independent $\chi^2_k$ draws of shape `size`, $k \ge 0$ = `dof` broadcast to it, with $\chi^2_0 = 0$."""
     degrees = torch.as_tensor(dof, dtype=DTYPE, device=generator.device)
     # The sampler refuses shape 0, and the law with no degrees of freedom is the point mass at 0.
     shapes = (degrees.clamp_min(torch.finfo(DTYPE).tiny) / 2).expand(size)
@@ -36,13 +30,7 @@ def bartlett_factor(
     If `columns` > `rows`, $F$ is square and lower triangular with $F_{ii}^2 \sim \chi^2_{\text{columns} - i}$ (counting
     from 0) and $N(0, 1)$ below the diagonal, all independent: $G = FO$ with $O$ orthonormal and independent of $F$
     (Bartlett's decomposition). Otherwise $F = G$. A quantity that depends on $GG^\top$ alone then costs the same for
-    any number of columns.
-
-    Args:
-        rows: order of the Gram matrix, at least 1.
-        columns: degrees of freedom, at least 0.
-        batch: leading dimensions of the result.
-        generator: draws the entries below the diagonal, then the diagonal.
+    any number of columns. The entries below the diagonal are drawn before the diagonal.
     """
     if columns <= rows:
         return gaussian((*batch, rows, columns), generator=generator)
@@ -73,7 +61,7 @@ def standardise(inputs: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
 def gaussian_equivalent(
     inputs: Float[Tensor, "n d"], count: int, *, generator: torch.Generator
 ) -> Float[Tensor, "count d"]:
-    """`count` Gaussian rows with the covariance of centred `inputs`: nothing else of the data remains."""
+    """`count` Gaussian rows with the covariance of centred `inputs`; only the covariance of the data is kept."""
     inputs = inputs.to(DTYPE)
     values, vectors = torch.linalg.eigh(inputs.T @ inputs / len(inputs))
     scaled = vectors * values.clamp_min(0).sqrt()

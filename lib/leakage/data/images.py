@@ -25,12 +25,7 @@ _SIDE = 28
 
 @dataclass(frozen=True, eq=False)
 class DigitImages:
-    """Square images with the digits they show.
-
-    Attributes:
-        pixels: grey values from 0 (background) to 1.
-        labels: the digits, 0 to 9.
-    """
+    """Square images, grey values from 0 (background) to 1, with the digits they show."""
 
     pixels: Float[Tensor, "n s s"]
     labels: Int64[Tensor, " n"]
@@ -46,12 +41,7 @@ class DigitImages:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Row numbers of training sets and of fresh points; within a run no row occurs twice.
-
-    Attributes:
-        train: as many rows of either label.
-        fresh: rows drawn from all others, whatever their labels.
-    """
+    """Row numbers of training sets, balanced in labels, and of fresh points; within a run no row occurs twice."""
 
     train: Int64[Tensor, "runs n"]
     fresh: Int64[Tensor, "runs t"]
@@ -84,9 +74,6 @@ def balanced_split(
     """For each run a random training set with `rows_per_class` rows of either label ±1, and `fresh` of the other rows.
 
     Both are uniform over all such sets and in random order; runs are independent.
-
-    Raises:
-        ValueError: if there are too few rows.
     """
     rarer, train = int(min((labels > 0).sum(), (labels < 0).sum())), 2 * rows_per_class
     if rows_per_class > rarer or train + fresh > len(labels):

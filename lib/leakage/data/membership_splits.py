@@ -17,10 +17,7 @@ from torch import Tensor
 class Pairs:
     """Models in complementary pairs: model 2i + 1 is trained on the points that model 2i is not trained on.
 
-    Attributes:
-        rows: the numbers of the training points of each model.
-        member: whether each model is trained on each point.
-        partner: the other model of each model's pair.
+    `rows` are the numbers of each model's training points.
     """
 
     rows: Int[Tensor, "models m"]

@@ -45,11 +45,8 @@ class Sample:
     r"""Training sets with fresh points of the same law, in coordinates of the training points' span.
 
     Attributes:
-        train: the training points, one a row.
-        labels: their labels ±1.
         fresh: the parts of the fresh points in the span.
         radius: the lengths of their parts outside; 0 where the coordinates are those of the whole space.
-        fresh_labels: the labels ±1 of the fresh points.
         dimension: d, that of the whole space.
     """
 
@@ -79,11 +76,7 @@ def draw_sample(
 
     Args:
         law: a key of `LAWS`, or another law.
-        rows: n, at least 1.
-        fresh: fresh points of each training set.
         dimension: d, at least that of the means.
-        runs: independent training sets.
-        generator: source of all draws.
     """
     if not isinstance(law, Law):
         law = LAWS[law]

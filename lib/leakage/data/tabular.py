@@ -26,12 +26,7 @@ from leakage.data.datasets import best_file, format_error, read_payload, split_l
 
 @dataclass(frozen=True, eq=False)
 class LabelledData:
-    """Points and their classes. Do not change the tensors: `content_key` is computed once.
-
-    Attributes:
-        features: one point a row.
-        labels: class of each point, counted from 0.
-    """
+    """Points and their classes, from 0. Do not change the tensors: `content_key` is computed once."""
 
     features: Float[Tensor, "n d"]
     labels: Int[Tensor, " n"]
@@ -124,12 +119,7 @@ def load_location() -> LabelledData:
 def parse_location(payload: bytes, rows: int, *, places: int, classes: int, source: str = "payload") -> LabelledData:
     """Visits and classes from rows such as `"3",0,1,1`; the file counts classes from 1, the result from 0.
 
-    Args:
-        payload: the file's content, CSV without a header.
-        rows: number of rows.
-        places: bits of a row.
-        classes: the largest class number.
-        source: the name of the file in error messages.
+    The file is CSV without a header; `classes` is the largest class number, `source` names the file in messages.
     """
     if payload and not payload.endswith(b"\n"):
         raise format_error(source, "a line break after the last row", repr(payload[-20:]))
@@ -150,7 +140,7 @@ def parse_location(payload: bytes, rows: int, *, places: int, classes: int, sour
 
 
 MISSING = "?"
-"""Adult's word for a missing value, which occurs in columns of words only."""
+"""Adult's mark for a missing value; only text columns have it."""
 NUMBERS = ("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week")
 _HEADER = (
     "age,workclass,fnlwgt,education,education-num,marital-status,occupation,relationship,race,sex,"

@@ -29,10 +29,8 @@ class Bound:
 
     Attributes:
         epsilon: the lower bound, in nats; 0 if nothing is refuted.
-        delta: the δ for which it holds.
         level: the probability, at least, with which such a bound is right.
         guesses: the number of guesses behind it.
-        correct: how many of them were right.
         most: the bound if all guesses had been right: with so few of them no attack can show more.
     """
 
@@ -65,22 +63,15 @@ def one_run(
     others are not guessed. For every attack, any dependence between the points and any (ε, δ)-private training,
     `p_value` and `least_total` bound the probability that so many of the guesses are right or more. The bound is the
     largest ε for which one of them is below $1 - \text{level}$, divided by the number of pairs in `guesses`; the best
-    pair counts. It is conservative. As both are of the same event, they need not share the error.
+    pair counts. It is conservative. Both bound the probability of one event, so neither needs a corrected level.
 
     With `gaussian`, only trainings are refuted that are as private as one number with Gaussian noise. Such a bound is
     larger, for the same guesses by some 1.7 times.
 
     Source: Steinke, Nasr and Jagielski (2023), Privacy Auditing with One (1) Training Run; Mahloujifar, Melis and
-    Chaudhuri (2025), Auditing f-Differential Privacy in One Run.
-
-    Args:
-        scores: of the points whose coin was thrown, and of no others; larger for likelier members. Equal scores are
-            put in random order, because the order of the points may reveal the coins.
-        member: the coins.
-        guesses: pairs $(k_+, k_-)$ with $1 \le k_+ + k_- \le m$, chosen before the scores were seen.
-        delta: $\delta \in [0, 1)$, above 0 with `gaussian`.
-        level: the confidence.
-        gaussian: whether the law of the noise is known to be Gaussian; where it is not, the bound may be wrong.
+    Chaudhuri (2025), Auditing f-Differential Privacy in One Run. Equal scores are put in random order, because the
+    order of the points may reveal the coins. Arguments: `audit.one_run`; `guesses` are pairs $(k_+, k_-)$ with
+    $1 \le k_+ + k_- \le m$.
     """
     ranked = round_ties(as_sample(scores, "scores"))
     shuffled = torch.randperm(len(ranked), generator=torch.Generator().manual_seed(_TIE_SEED)).to(ranked.device)
@@ -100,15 +91,7 @@ def one_run(
 def canaries_for(
     epsilon: float, *, delta: float, level: float = 0.95, share: float = 1.0, gaussian: bool = False
 ) -> int | None:
-    """How many canaries `one_run` needs to show this ε if all guesses are right; None if a million are too few.
-
-    Args:
-        epsilon: above 0, in nats.
-        delta: as in `one_run`.
-        level: as in `one_run`, of one pair of guesses.
-        share: of the canaries that are guessed.
-        gaussian: as in `one_run`.
-    """
+    """How many canaries `one_run` needs; None if a million are too few. Arguments: `audit.canaries_for`."""
     least_wrong = gaussian_wrong(gaussian_mechanism.mu(epsilon, delta)) if gaussian else private_wrong(epsilon, delta)
 
     def shows(points: int) -> bool:
@@ -200,13 +183,7 @@ def of_trials(hits: tuple[int, int], alarms: tuple[int, int], *, delta: float, l
     points of one training are not independent trials; `one_run` is for these.
 
     Source: Jagielski, Ullman and Oprea (2020), Auditing Differentially Private Machine Learning; Nasr et al. (2021).
-
-    Args:
-        hits: how many trainings with the point were flagged, and the number of all trainings with it.
-        alarms: how many trainings without the point were flagged, and the number of all trainings without it. The
-            threshold was chosen on other trainings.
-        delta: $\delta \in [0, 1)$.
-        level: the confidence.
+    Arguments: `audit.of_trials`.
     """
     trainings = (hits[1], alarms[1])
     epsilon = _ratio_of_trials(hits, alarms, delta=delta, level=level)

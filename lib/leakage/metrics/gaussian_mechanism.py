@@ -37,7 +37,7 @@ def epsilon(noise: float, delta: float) -> float:
 
 
 def mu(epsilon: float, delta: float) -> float:
-    """1/σ of the mechanism that has this ε > 0 and no smaller one at this δ: the mean of its member in units of σ."""
+    """1/σ of the Gaussian mechanism whose smallest ε at this δ is the given one, above 0."""
     return float(optimize.brentq(lambda mu: _excess(epsilon, 1 / mu, delta), 1e-9, _LARGEST_MU, xtol=1e-12))  # pyright: ignore[reportArgumentType]
 
 

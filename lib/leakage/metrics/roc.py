@@ -145,14 +145,7 @@ def tpr_at_fpr(
     A member counts as found if it scores strictly above the first outsider that must not be flagged: ties count against
     the attacker. The interval is that of `tpr_bounds`, and allows for the sampling of members and threshold.
 
-    Args:
-        member: scores of the members.
-        outsider: scores of the outsiders, at least `1 / fpr`; for fewer see `tpr_bounds`.
-        fpr: false positive rate allowed, in (0, 1).
-        level: coverage of the interval.
-
-    Raises:
-        ValueError: if there are fewer than `1 / fpr` outsiders, with which so small a rate cannot be measured.
+    Fewer than `1 / fpr` outsiders cannot show so small a rate, and raise a `ValueError`; `tpr_bounds` takes any number.
     """
     ranked = Scores.from_groups(member=member, outsider=outsider)
     found = int(ranked.hits_at_fpr(fpr))
@@ -184,11 +177,6 @@ def tpr_bounds(ranked: Scores, *, fpr: float, level: float = 0.95) -> tuple[floa
 
     Where n·fpr < 1 the outsiders show little of q: low is 0 unless $(1 - \text{fpr})^n$ is below some 0.01, and high
     still holds. Source: own derivation.
-
-    Args:
-        ranked: the scores of one model, however few.
-        fpr: false positive rate allowed, in (0, 1).
-        level: coverage of the interval.
     """
     members = len(ranked.member)
     (lower, under), (upper, over) = _rank_errors(len(ranked.outsider), float(fpr), float(level))

@@ -27,7 +27,7 @@ def round_ties(values: Float64[Tensor, "*b"]) -> Float64[Tensor, "*b"]:
     The precision is relative, so the unit does not matter; order and signs are kept. Two numbers on either side of a
     rounding boundary stay different: with boundaries 1e-9 and errors 1e-15 apart, that is one pair in a million.
 
-    A difference that should be 0 does not become 0, since for losses near 0 a tiny difference is evidence. So attacks
+    Rounding is relative, so it does not turn a tiny difference into 0: near 0 such a difference is evidence. So attacks
     that take differences round the terms first (`calibration`), or round the logarithm of a ratio to nine decimals
     (`lira`, `rmia`).
     """
@@ -59,22 +59,14 @@ class Scores(NamedTuple):
 
     @classmethod
     def from_groups(cls, *, member: Real[Tensor, "*b m"], outsider: Real[Tensor, "*b n"]) -> "Scores":
-        """From separate tables, with equally many members and equally many outsiders in every model.
-
-        Raises:
-            ValueError: if a table is empty or not finite.
-        """
+        """From separate tables, with equally many members and equally many outsiders in every model."""
         groups = [round_ties(as_sample(part, name)) for name, part in (("member", member), ("outsider", outsider))]
         counts = (torch.full(part.shape[:-1], part.shape[-1], device=part.device) for part in groups)
         return cls(*map(sort_rows, groups), *counts)
 
     @classmethod
     def from_mask(cls, scores: Real[Tensor, "*b points"], *, member: Bool[Tensor, "*m points"]) -> "Scores":
-        """From one table and a mask of its members, which may have only the last axes of the table.
-
-        Raises:
-            ValueError: if scores are not finite, or a model has no member or no outsider.
-        """
+        """From one table and a mask of its members, which may have only the last axes of the table."""
         values = round_ties(as_sample(scores, "scores"))
         if bool((member.all(-1) | ~member.any(-1)).any()):
             raise ValueError("`member` must have members and outsiders in every model.")
@@ -119,11 +111,7 @@ class Scores(NamedTuple):
         return below, 1 - swapped._twice_below() / (2 * self.members.unsqueeze(-1)).double()
 
     def threshold_at_fpr(self, fpr: float) -> Float64[Tensor, "*b"]:
-        """The score that members must exceed: that of the highest outsider whom a rate of `fpr` does not allow to flag.
-
-        Raises:
-            ValueError: if some model has fewer than 1 / `fpr` outsiders.
-        """
+        """The score that members must exceed: that of the highest outsider whom `fpr` does not allow to flag."""
         return self._thresholds([fpr]).squeeze(-1)
 
     def hits_at_fpr(self, fpr: float) -> Int64[Tensor, "*b"]:
@@ -166,12 +154,8 @@ def rates(
 ) -> dict[str, Float64[Tensor, "*b"]]:
     r"""What an attack achieves against each model if it calls points with positive scores members.
 
-    Returns:
-        `advantage`: $\mathrm{TPR} - \mathrm{FPR}$ of positive scores; `auc`: ties count half; and for each of `fprs`
-        `tpr_at_<fpr>`: see `Scores.tpr_at_fpr`.
-
-    Raises:
-        ValueError: as `Scores.from_mask` and `Scores.threshold_at_fpr`.
+    `advantage`: $\mathrm{TPR} - \mathrm{FPR}$ of positive scores; `auc`: ties count half; and for each of `fprs`
+    `tpr_at_<fpr>`: see `Scores.tpr_at_fprs`.
     """
     ranked = Scores.from_mask(scores, member=member)
     found = {"advantage": ranked.advantage(0.0, strict=True), "auc": ranked.auc()}

@@ -12,9 +12,7 @@ from leakage.metrics.estimates import Estimate
 class Table:
     """A table that prints as text and shows itself in a notebook; a row is a dictionary by column.
 
-    Attributes:
-        columns: their names.
-        rows: one value for each column: a number, a text, an interval, or None, which is shown as a dash.
+    A cell is a number, a text, an interval, or None, which is shown as a dash.
     """
 
     columns: tuple[str, ...]
