@@ -190,12 +190,6 @@ def fixed_thresholds():
         draws, case = (coins(m, tpr), coins(n, fpr)), f"{m} and {n} at {tpr} and {fpr}"
         found = of_coins(roc.membership_advantage, *draws, threshold=0.5)
         yield Row(roc.membership_advantage, case, found, tpr - fpr, conservative=True)
-        for part, truth in (("advantage", tpr - fpr), ("tpr", tpr), ("fpr", fpr)):
-
-            def of_part(part=part, **scores):
-                return getattr(roc.evaluate_threshold(**scores, threshold=0.5), part)
-
-            yield Row(roc.evaluate_threshold, f"{part} of {case}", of_coins(of_part, *draws), truth, conservative=True)
 
 
 def curves():

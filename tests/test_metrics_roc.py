@@ -16,7 +16,6 @@ from leakage.metrics.roc import (
     auc,
     best_advantage,
     calibrate_threshold,
-    evaluate_threshold,
     ks_test,
     membership_advantage,
     roc_curve,
@@ -68,21 +67,17 @@ def test_shifted_gaussians_give_their_closed_forms():
     sampling = 4 * math.sqrt(0.5 / n)  # 4 standard errors of a difference of two shares, at most
     assert abs(auc(member=member, outsider=outsider).estimate - law.cdf(shift / math.sqrt(2))) < sampling
     assert abs(best_advantage(member=member, outsider=outsider).estimate - (2 * law.cdf(shift / 2) - 1)) < sampling
-    result = evaluate_threshold(member=member, outsider=outsider, threshold=shift / 2)
-    assert abs(result.advantage.estimate - (2 * law.cdf(shift / 2) - 1)) < sampling
-    assert abs(result.tpr.estimate - law.cdf(shift / 2)) < sampling
-    assert abs(result.fpr.estimate - law.sf(shift / 2)) < sampling
+    result = membership_advantage(member=member, outsider=outsider, threshold=shift / 2)
+    assert abs(result.estimate - (2 * law.cdf(shift / 2) - 1)) < sampling
     # The threshold moves too: 4 standard errors of the outsiders' share, times the slope of the curve there (6).
     found = tpr_at_fpr(member=member, outsider=outsider, fpr=0.01).estimate
     assert abs(found - law.sf(law.isf(0.01) - shift)) < sampling + 6 * 4 * math.sqrt(0.01 / n)
 
 
 def test_a_threshold_calls_a_member_what_reaches_it():
-    result = evaluate_threshold(member=torch.tensor([1.0, 2.0, 3.0]), outsider=torch.tensor([0.0, 2.0]), threshold=2.0)
-    assert (result.tpr.estimate, result.fpr.estimate) == pytest.approx((2 / 3, 0.5))
-    assert result.advantage.estimate == pytest.approx(1 / 6)
-    nobody = evaluate_threshold(member=torch.tensor([1.0]), outsider=torch.tensor([0.0]), threshold=math.inf)
-    assert (nobody.tpr.estimate, nobody.fpr.estimate) == (0, 0)
+    samples = {"member": torch.tensor([1.0, 2.0, 3.0]), "outsider": torch.tensor([0.0, 2.0])}
+    assert membership_advantage(**samples, threshold=2.0).estimate == pytest.approx(2 / 3 - 1 / 2)
+    assert membership_advantage(**samples, threshold=math.inf).estimate == 0
 
 
 @repeatable
@@ -172,11 +167,11 @@ def test_the_threshold_of_a_useless_score_calls_nobody_a_member():
 @repeatable
 @given(member=any_scores, outsider=any_scores.filter(lambda x: len(x) >= 4), fpr=st.floats(0.25, 0.99))
 def test_no_more_outsiders_are_accused_than_allowed(member, outsider, fpr):
-    threshold = calibrate_threshold(member=member, outsider=outsider, fpr=fpr)
-    result = evaluate_threshold(member=member, outsider=outsider, threshold=threshold)
-    assert result.fpr.estimate <= fpr * (1 + 1e-9)
+    ranked = Scores.from_groups(member=member, outsider=outsider)
+    hits, alarms = map(int, ranked.count_flagged(float(ranked.threshold_at_fpr(fpr)), strict=True))
+    assert alarms <= fpr * len(outsider) * (1 + 1e-9)
     found = tpr_at_fpr(member=member, outsider=outsider, fpr=fpr).estimate
-    assert result.tpr.estimate == pytest.approx(found, abs=1e-12)
+    assert hits / len(member) == pytest.approx(found, abs=1e-12)
 
 
 def test_ties_at_the_threshold_count_against_the_attacker():
@@ -192,11 +187,7 @@ def test_ties_at_the_threshold_count_against_the_attacker():
 def test_a_rate_that_is_a_whole_number_of_outsiders_allows_that_many(fpr, n):
     outsider = torch.arange(float(n))
     allowed = int(fpr * n)
-    assert evaluate_threshold(
-        member=outsider,
-        outsider=outsider,
-        threshold=calibrate_threshold(member=outsider + 0.5, outsider=outsider, fpr=float(fpr)),
-    ).fpr.estimate == pytest.approx(allowed / n)
+    assert tpr_at_fpr(member=outsider, outsider=outsider, fpr=float(fpr)).estimate == pytest.approx(allowed / n)
     assert tpr_at_fpr(member=outsider + 0.5, outsider=outsider, fpr=float(fpr)).estimate == pytest.approx(
         (allowed + 1) / n
     )
@@ -204,9 +195,8 @@ def test_a_rate_that_is_a_whole_number_of_outsiders_allows_that_many(fpr, n):
 
 def test_a_rate_too_small_to_be_seen_is_refused():
     member, outsider = gaussian(999).values()
-    for measure in (tpr_at_fpr, calibrate_threshold):
-        with pytest.raises(ValueError, match=r"n·fpr < 1.*1000"):
-            measure(member=member, outsider=outsider, fpr=0.001)
+    with pytest.raises(ValueError, match=r"n·fpr < 1.*1000"):
+        tpr_at_fpr(member=member, outsider=outsider, fpr=0.001)
 
 
 def everything(member, outsider):
@@ -218,7 +208,7 @@ def everything(member, outsider):
                 auc(member=member, outsider=outsider),
                 best_advantage(member=member, outsider=outsider),
                 tpr_at_fpr(member=member, outsider=outsider, fpr=0.25),
-                *evaluate_threshold(
+                membership_advantage(
                     member=member, outsider=outsider, threshold=calibrate_threshold(member=member, outsider=outsider)
                 ),
             )
@@ -292,7 +282,7 @@ def test_what_was_found_lies_within_and_a_higher_level_is_wider(member, outsider
     (low, high), (lower, higher) = (tpr_bounds(ranked, fpr=fpr, level=level) for level in (0.9, 0.99))
     assert 0 <= lower <= low <= high <= higher <= 1
     if len(outsider) * fpr >= 1:
-        assert low <= float(ranked.tpr_at_fpr(fpr)) <= high
+        assert low <= float(ranked.tpr_at_fprs([fpr])) <= high
 
 
 def test_a_threshold_known_exactly_leaves_the_members_alone():

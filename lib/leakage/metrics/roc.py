@@ -19,7 +19,6 @@ from torch import Tensor
 from leakage.metrics.estimates import (
     Estimate,
     as_sample,
-    clopper_pearson,
     clopper_pearson_ends,
     newcombe_interval,
     wilson_interval,
@@ -27,14 +26,6 @@ from leakage.metrics.estimates import (
 from leakage.metrics.scores import Scores, round_ties
 
 _EXACT_KS = 1000  # observations up to which the exact law of the two-sample statistic is affordable
-
-
-class ThresholdRates(NamedTuple):
-    """The rates of a fixed threshold."""
-
-    advantage: Estimate
-    tpr: Estimate
-    fpr: Estimate
 
 
 class RocCurve(NamedTuple):
@@ -56,30 +47,15 @@ class KsTest(NamedTuple):
     distance: Estimate
 
 
-def evaluate_threshold(
-    *, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], threshold: float, level: float = 0.95
-) -> ThresholdRates:
-    """Advantage, true and false positive rate of calling a point a member if its score reaches `threshold`.
-
-    The threshold must not depend on these scores: take it from `calibrate_threshold` on others. The rates have
-    Clopper–Pearson intervals, the advantage Newcombe's; all are conservative.
-    """
-    hits, alarms = map(int, Scores.from_groups(member=member, outsider=outsider).count_flagged(threshold))
-    return ThresholdRates(
-        advantage=newcombe_interval((hits, len(member)), (alarms, len(outsider)), level=level),
-        tpr=clopper_pearson(hits, len(member), level=level),
-        fpr=clopper_pearson(alarms, len(outsider), level=level),
-    )
-
-
 def membership_advantage(
     *, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], threshold: float, level: float = 0.95
 ) -> Estimate:
     r"""The membership advantage $\mathrm{TPR} - \mathrm{FPR}$ of a fixed threshold, in [-1, 1]; conservative.
 
-    See `evaluate_threshold`.
+    The threshold must not depend on these scores: take it from `calibrate_threshold` on others.
     """
-    return evaluate_threshold(member=member, outsider=outsider, threshold=threshold, level=level).advantage
+    hits, alarms = map(int, Scores.from_groups(member=member, outsider=outsider).count_flagged(threshold))
+    return newcombe_interval((hits, len(member)), (alarms, len(outsider)), level=level)
 
 
 def best_advantage(*, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], level: float = 0.95) -> Estimate:
@@ -89,8 +65,8 @@ def best_advantage(*, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], 
 
     the one-sided Kolmogorov–Smirnov distance. The threshold is chosen on the data on which it is measured, so the
     estimate is optimistic, by some $0.9/\sqrt n$ where nothing leaks (two samples of n); `calibrate_threshold` with
-    `evaluate_threshold` is not. The interval is for the best advantage of the laws and holds for every pair of laws: it
-    adds the Dvoretzky–Kiefer–Wolfowitz bands of both samples, each at half the error. So it is wide and conservative.
+    `membership_advantage` is not. The interval is for the best advantage of the laws and holds for every pair of laws:
+    it adds the Dvoretzky–Kiefer–Wolfowitz bands of both samples, each at half the error; it is wide and conservative.
 
     Source of the bands: P. Massart (1990), Annals of Probability 18.
     """
@@ -185,22 +161,14 @@ def tpr_bounds(ranked: Scores, *, fpr: float, level: float = 0.95) -> tuple[floa
     return float(low.min()), float(high.max())
 
 
-def calibrate_threshold(*, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], fpr: float | None = None) -> float:
-    """The threshold that an attacker would choose on these scores; judge it on others with `evaluate_threshold`.
+def calibrate_threshold(*, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"]) -> float:
+    """The threshold with the largest advantage on these scores; judge it on others with `membership_advantage`.
 
-    Without `fpr` it maximises the advantage, and of several best ones is the one that flags fewest; with `fpr` it is
-    the lowest that flags at most this share of the outsiders. It lies midway between the last score that it includes
-    and the next one. `inf`, which flags nobody, if no score is worth including.
-
-    Raises:
-        ValueError: with `fpr`, as `tpr_at_fpr`.
+    Of several best ones it is the one that flags fewest. It lies midway between the last score that it includes and the
+    next one. `inf`, which flags nobody, if no score is worth including.
     """
-    ranked = Scores.from_groups(member=member, outsider=outsider)
-    thresholds, hits, alarms = _corners(ranked)
-    if fpr is None:
-        chosen = int((hits * len(outsider) - alarms * len(member)).argmax())
-    else:
-        chosen = int((thresholds > ranked.threshold_at_fpr(fpr)).sum()) - 1
+    thresholds, hits, alarms = _corners(Scores.from_groups(member=member, outsider=outsider))
+    chosen = int((hits * len(outsider) - alarms * len(member)).argmax())
     if chosen == 0:
         return math.inf
     # The last corner includes everybody and gains nothing, so there is always a next score below the chosen one.
