@@ -48,7 +48,7 @@ def test_several_rates_at_once_are_each_by_itself(ties):
     values, member = some_scores(ties=ties)
     ranked = Scores.from_mask(values, member=member)
     rates = [0.29, 0.05, 0.98]
-    expected = torch.stack([ranked.tpr_at_fpr(rate) for rate in rates], -1)
+    expected = torch.cat([ranked.tpr_at_fprs([rate]) for rate in rates], -1)
     torch.testing.assert_close(ranked.tpr_at_fprs(rates), expected)
     with pytest.raises(ValueError, match=r"`fpr` = 0\.001 cannot be seen"):
         ranked.tpr_at_fprs([0.05, 0.001])
@@ -83,7 +83,7 @@ def test_a_rate_that_cannot_be_seen_is_refused():
     values, member = some_scores()
     found = Scores.from_mask(values, member=member)
     with pytest.raises(ValueError, match="give at least 1000"):
-        found.tpr_at_fpr(0.001)
+        found.tpr_at_fprs([0.001])
 
 
 @pytest.mark.parametrize(

@@ -119,12 +119,8 @@ class Scores(NamedTuple):
         cut = self.threshold_at_fpr(fpr).unsqueeze(-1)
         return _count_above(self.member, self.members, cut, strict=True).squeeze(-1)
 
-    def tpr_at_fpr(self, fpr: float) -> Float64[Tensor, "*b"]:
-        """`hits_at_fpr` as a share of the members."""
-        return self.hits_at_fpr(fpr) / self.members.double()
-
     def tpr_at_fprs(self, fprs: Sequence[float]) -> Float64[Tensor, "*b rates"]:
-        """`tpr_at_fpr` at several rates, one at least, by one search."""
+        """`hits_at_fpr` as a share of the members at several rates, by one search."""
         hits = _count_above(self.member, self.members, self._thresholds(fprs), strict=True)
         return hits / self.members.double().unsqueeze(-1)
 
@@ -159,7 +155,8 @@ def rates(
     """
     ranked = Scores.from_mask(scores, member=member)
     found = {"advantage": ranked.advantage(0.0, strict=True), "auc": ranked.auc()}
-    return found | {f"tpr_at_{fpr}": ranked.tpr_at_fpr(fpr) for fpr in fprs}
+    tpr = ranked.tpr_at_fprs(fprs).unbind(-1)
+    return found | {f"tpr_at_{fpr}": one for fpr, one in zip(fprs, tpr, strict=True)}
 
 
 def _count_above(

@@ -144,9 +144,7 @@ def evaluate_scores(
     """The result of scores; without a threshold the accuracy is that of the best one on these very scores."""
     ranked = Scores.from_mask(scores, member=member)
     advantage = ranked.best_advantage() if threshold is None else ranked.advantage(threshold)
-    tpr = [ranked.tpr_at_fpr(rate) for rate in rates]
-    auc = ranked.auc()
-    return AttackResult((1 + advantage) / 2, auc, torch.stack(tpr, -1) if tpr else auc.new_zeros((*auc.shape, 0)))
+    return AttackResult((1 + advantage) / 2, ranked.auc(), ranked.tpr_at_fprs(rates))
 
 
 Result = TypeVar("Result", bound=tuple[Tensor, ...])
