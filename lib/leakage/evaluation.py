@@ -163,8 +163,10 @@ class Evaluation:
         r"""A weighted sum of a metric of several attacks, $\bar c = \sum_a w_a \bar r_a$; a `population` interval."""
         arguments.check_number("level", level, above=0, below=1)
         values = _weighted_sum(weights, {name: self._rate(name, metric) for name in weights})
-        if self.models.partner is not None and self.models.targets is None:  # partners count as one
-            values = (values + values[self.models.partner])[self.models.first_of_pairs] / 2
+        partner = self.models.partner
+        if partner is not None and self.models.targets is None:  # partners count as one
+            first = partner > torch.arange(len(partner), device=partner.device)
+            values = (values + values[partner])[first] / 2
         least, most = (-math.inf, math.inf) if len(weights) > 1 else (-1.0 if metric == "advantage" else 0.0, 1.0)
         each = {name: self._without_points(name, metric) for name in weights}
         without_points = {name: rates for name, rates in each.items() if rates is not None}
@@ -194,11 +196,6 @@ class Evaluation:
         """One target for each distinct training set."""
         return sorted(np.unique(self.models.target_member.cpu().numpy(), axis=0, return_index=True)[1].tolist())
 
-    @cached_property
-    def groups_of_models(self) -> list[list[int]]:
-        """The models in ten groups at most, partners together."""
-        return model_groups(self.models)
-
     def standard_errors(self, metrics: Sequence[str]) -> Mapping[str, Mapping[str, float]]:
         """Jackknife errors of the means over targets, by attack and metric; empty where they cannot be had."""
         lacking = [metric for metric in metrics if metric not in self._errors]
@@ -209,7 +206,7 @@ class Evaluation:
         return {name: {metric: self._errors[metric][name] for metric in metrics} for name in names}
 
     def _jackknife(self, metrics: Sequence[str]) -> Mapping[str, Mapping[str, float]]:
-        groups = self.groups_of_models
+        groups = model_groups(self.models)
         if len(self.models.target_numbers) < 2 or len(groups) < _LEAST_GROUPS:
             return {}
         attacks = {name: one.attack for name, one in self.results.items() if one.scores is not None}
@@ -240,7 +237,7 @@ class Evaluation:
             single = self._mean_of_targets(name, metric, level)
             low = self._pool(name, metric, self.different_targets, level).low
             return replace(single, low=min(low, single.estimate))
-        groups, mean = len(self.groups_of_models), float(values.mean())
+        groups, mean = len(model_groups(self.models)), float(values.mean())
         half = error * float(special.stdtrit(groups - 1, (1 + level) / 2))
         least = -1.0 if metric == "advantage" else 0.0
         return Estimate(mean, max(mean - half, least), min(mean + half, 1.0), n=groups, level=level)

@@ -274,12 +274,6 @@ class TrainedModels:
         own = models[:, None] == models
         return ~own if self.partner is None else ~(own | (self.partner[:, None] == models))
 
-    @property
-    def first_of_pairs(self) -> Int[Tensor, " pairs"]:
-        """One model of each complementary pair, or all models if they do not come in pairs."""
-        models = torch.arange(len(self.member), device=self.member.device)
-        return models if self.partner is None else models[models < self.partner]
-
     def next_shadow(self, target: int) -> int:
         """The first shadow model after the target, for attacks that fit their classifier on one shadow model."""
         models = len(self.member)
