@@ -55,7 +55,7 @@ from leakage.attacks.membership import loss_threshold
 from leakage.attacks.membership.table import ATTACKS, Attack, deterministic
 from leakage.attacks.membership.trained_models import NotAvailable, TrainedModels
 from leakage.metrics import roc
-from leakage.metrics.estimates import Estimate, newcombe_interval
+from leakage.metrics.estimates import Estimate, newcombe_interval, smallest_count
 from leakage.metrics.scores import FPRS, Scores
 
 METRICS = ("auc", "advantage")
@@ -436,16 +436,8 @@ def outsiders_needed(metric: str, bar: float, *, level: float) -> str:
     def suffices(count: int) -> bool:
         return attainable(metric, members=count, outsiders=count, level=level) > bar
 
-    most = 2
-    while not suffices(most):
-        if most >= _MOST_ROWS:
-            return f"more than {most:,}"
-        most *= 2
-    least = most // 2
-    while most - least > 1:
-        middle = (least + most) // 2
-        least, most = (least, middle) if suffices(middle) else (middle, most)
-    return f"{most:,}"
+    needed = smallest_count(suffices, most=_MOST_ROWS)
+    return f"{needed:,}" if needed else f"more than {_MOST_ROWS:,}"
 
 
 def model_groups(models: TrainedModels) -> list[list[int]]:

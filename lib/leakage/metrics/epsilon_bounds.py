@@ -15,7 +15,7 @@ from scipy import optimize, special, stats
 from torch import Tensor
 
 from leakage.metrics import gaussian_mechanism
-from leakage.metrics.estimates import as_sample, clopper_pearson
+from leakage.metrics.estimates import as_sample, clopper_pearson, smallest_count
 from leakage.metrics.scores import round_ties
 
 _TIE_SEED = 0  # of the order of equal scores, so that the same points give the same bound
@@ -94,20 +94,11 @@ def canaries_for(
     """How many canaries `one_run` needs; None if a million are too few. Arguments: `audit.canaries_for`."""
     least_wrong = gaussian_wrong(gaussian_mechanism.mu(epsilon, delta)) if gaussian else private_wrong(epsilon, delta)
 
-    def shows(points: int) -> bool:
+    def suffices(points: int) -> bool:
         guesses = max(1, round(share * points))
         return least_total(guesses, guesses, points=points, error=1 - level, least_wrong=least_wrong) > 1
 
-    enough = 1
-    while not shows(enough):
-        enough *= 2
-        if enough > _MOST_CANARIES:
-            return None
-    few = enough // 2
-    while enough - few > 1:
-        middle = (few + enough) // 2
-        few, enough = (few, middle) if shows(middle) else (middle, enough)
-    return enough
+    return smallest_count(suffices, most=_MOST_CANARIES)
 
 
 def p_value(correct: int, guesses: int, *, points: int, epsilon: float, delta: float) -> float:

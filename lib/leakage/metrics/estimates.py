@@ -4,7 +4,9 @@ Every interval is two-sided with the stated coverage `level`. Nothing here is ra
 `roc` for that.
 """
 
+import bisect
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -168,6 +170,12 @@ def difference_of_means(first: Real[Tensor, " m"], second: Real[Tensor, " n"], *
     one, other = mean_interval(first, level=level), mean_interval(second, level=level)
     difference, half = one.estimate - other.estimate, math.hypot(one.high - one.estimate, other.high - other.estimate)
     return Estimate(difference, difference - half, difference + half, one.n + other.n, level)
+
+
+def smallest_count(suffices: Callable[[int], bool], *, most: int) -> int | None:
+    """The smallest number of observations that suffices, if more also do; None if not even `most`, a power of 2."""
+    enough = next((2**k for k in range(most.bit_length()) if suffices(2**k)), None)
+    return enough and bisect.bisect_left(range(enough), True, lo=enough // 2 + 1, key=suffices)
 
 
 def as_sample(values: Real[Tensor, "*shape"], name: str) -> Float64[Tensor, "*shape"]:
