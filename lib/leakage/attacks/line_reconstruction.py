@@ -30,7 +30,6 @@ def algorithm_1(
     only if the piece in the middle is not flat, as Theorem 4.3 asks.
 
     Args:
-        function: that the network computes.
         margin: $m = \min_i |\Phi(x_i)|$.
         tolerance: of flat pieces and of crossings, in units of the margin.
         merge_distance: closer candidates are merged; in units of the input.
@@ -91,13 +90,9 @@ def candidates_from_weights(
     do not count. A piece then is flat within twice that of the margin.
 
     Args:
-        model: one network with one input.
-        margin: $m$.
         low: left end of the window searched; it should lie well outside of the data.
         high: its right end.
-        algorithm: a name in `ALGORITHMS`.
         simplification: in units of the margin; the default suits trained networks, 1e-5 exact optima.
-        merge_distance: closer candidates are merged; in units of the input.
     """
     function = simplify(from_network(model), low=low, high=high, tolerance=simplification * margin)
     found = ALGORITHMS[algorithm](function, margin, tolerance=2 * simplification, merge_distance=merge_distance)
@@ -112,9 +107,6 @@ def point_from_margin(model: TwoLayer, margin: float) -> Float[Tensor, " d"]:
 
     Source: Smorodinsky et al., Theorem 4.1 (on the line). Its argument needs a slope, so it does not apply to the
     training point 0, whose network is constant.
-
-    Raises:
-        ValueError: if there is not exactly one neuron.
     """
     weights, bias, output = _single_neuron(model)
     largest = weights.abs().max()
@@ -127,9 +119,6 @@ def point_from_ratio(model: TwoLayer) -> Float[Tensor, " d"]:
 
     At a KKT point (w, b) is a multiple of (x, 1), whatever the dimension, and b is not 0. This is ours, not the
     paper's.
-
-    Raises:
-        ValueError: if there is not exactly one neuron.
     """
     weights, bias, _ = _single_neuron(model)
     return weights / bias

@@ -56,9 +56,6 @@ def invert_features(
 
     $x$ with $\sigma^k(x) = u$ for a plain stack and $\varphi(x) = \text{gain} \cdot u$ for a paired one; NaN where u is
     outside the range.
-
-    Raises:
-        ValueError: if the layers lose their input.
     """
     if kind == "plain" and not activation.monotone:
         raise ValueError(f"`activation` must increase for a plain stack, got {activation.name!r}: it has no inverse.")
@@ -79,9 +76,6 @@ def invert_directions(
 
     Source: Wang et al., Section 4, for identity stacks of tanh or sigmoid. The norm grows with $\alpha$ where features
     of 0 are 0; a plain stack of another activation has several such inputs or none, and is refused.
-
-    Raises:
-        ValueError: if the features of 0 are not 0, or as `invert_features` does.
     """
     if kind == "plain" and bool(activation(torch.zeros(1)).any()):
         raise ValueError(

@@ -48,14 +48,9 @@ def match_gradient(
     r"""The best of several descents, judged by the distance that they minimise.
 
     Args:
-        observation: the network and its gradient.
-        batch: the number of inputs.
         scale: standard deviation of the entries of the first dummies; $1/\sqrt d$ gives inputs of norm 1.
-        generator: draws the dummies.
-        distance: a name in `DISTANCES`.
         balanced: whether each layer's gradient is divided by its own norm first; the published attacks do not do it.
         labels: the labels if they are known; otherwise they are optimised too, from standard normal draws.
-        restarts: the number of descents.
         iterations: of SciPy's L-BFGS in each, on the CPU; its gradients are computed on the device of the weights.
     """
     target = flatten_gradient(observation)

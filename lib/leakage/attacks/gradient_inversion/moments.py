@@ -1,9 +1,8 @@
 r"""Moments of a gradient over Gaussian weights, which estimate sums of powers of the inputs by Stein's lemma.
 
 With rows $w_j \sim N(0, I_d)$ the moment of order p estimates $s_p \sum_i r_i x_i^{\otimes p}$, where
-$s_p = \E\,\sigma^{(p)}(\lVert x \rVert z)$ is `leakage.theory.hermite.moment`. Orders 2 and 3 are given by their
-products with vectors of $\R^d$, orders 3 and 4 as tensors in a basis of few dimensions; a tensor over $\R^d$ is never
-formed.
+$s_p = \E\,\sigma^{(p)}(\lVert x \rVert z)$ is `leakage.theory.hermite.moment`. Orders 2 and 3 are applied to vectors of
+$\R^d$; orders 3 and 4 are also available as tensors in a small basis. A tensor over $\R^d$ is never formed.
 """
 
 import math
@@ -24,12 +23,7 @@ from leakage.attacks.gradient_inversion.observation import Observation
 
 @dataclass(frozen=True, eq=False)
 class Moments(ABC):
-    r"""Moments of one gradient, made by `from_outputs` or `from_hidden`.
-
-    Attributes:
-        weights: W, the neurons' weights.
-        first: the moment of order 1, which estimates $s_1 \sum_i r_i x_i$.
-    """
+    r"""Moments of one gradient, made by `from_outputs` or `from_hidden`; `first` is the moment of order 1."""
 
     weights: Float[Tensor, "m d"]
     first: Float[Tensor, " d"]
@@ -81,9 +75,6 @@ class Moments(ABC):
         degrees. In the exact span the fit is exact for polynomials of this degree.
 
         Source: not in Wang et al.
-
-        Raises:
-            ValueError: if there are too few different neurons for the $\binom{b + q}{q}$ coefficients.
         """
         degree = order - self._gradient_slots
         needed = math.comb(basis.shape[1] + degree, degree)
@@ -98,11 +89,7 @@ class Moments(ABC):
 
 @dataclass(frozen=True, eq=False)
 class OutputMoments(Moments):
-    r"""Moments $\frac1m \sum_j g_j H_p(w_j)$ of the gradient g of the output weights.
-
-    Attributes:
-        values: g, or what is left of it without its part that is linear in the weights.
-    """
+    r"""Moments $\frac1m \sum_j g_j H_p(w_j)$ of g, or of what is left of g without its linear part: `values`."""
 
     _gradient_slots = 0
     values: Float[Tensor, " m"]
@@ -129,10 +116,7 @@ class OutputMoments(Moments):
 class HiddenMoments(Moments):
     r"""Moments $\operatorname{sym} \sum_j G_j \otimes H_{p-1}(w_j)$ of the gradient G of the hidden weights.
 
-    G contains the $1/m$ of the network already, so that these are sums and not means.
-
-    Attributes:
-        rows: G, or G less the mean of its rows.
+    G contains the $1/m$ of the network already, so that these are sums and not means. `rows` may be centred.
     """
 
     _gradient_slots = 1
@@ -143,7 +127,6 @@ class HiddenMoments(Moments):
 
     @cached_property
     def _product(self) -> Float[Tensor, "d d"]:
-        """Formed once: an eigenvector takes tens of products."""
         return self.rows.mT @ self.weights
 
     def third(self, vectors: Float[Tensor, "d k"], direction: Float[Tensor, " d"]) -> Float[Tensor, "d k"]:
@@ -164,9 +147,6 @@ def from_outputs(observation: Observation, *, centre: bool = True) -> OutputMome
     estimators are unbiased and those of the paper.
 
     Source: Wang et al., (4.2)-(4.3), (5.5), (5.7), Remarks 3 and 4; centring is not in the paper.
-
-    Raises:
-        ValueError: if there are too few different neurons to centre, as with $m \le d + 1$.
     """
     values, weights = observation.outputs, observation.weights
     assert values is not None

@@ -38,7 +38,6 @@ class Equations(ABC):
     r"""The equations of one layer.
 
     Attributes:
-        activation: $\sigma$.
         rows: $v_j$.
         target: $c_j$ or $g_j$.
     """
@@ -83,7 +82,7 @@ class Equations(ABC):
 
 
 class HiddenEquations(Equations):
-    r"""$\sum_i r_i\, \sigma'(v_j^\top u_i)\, u_i = c_j$, with as many numbers in each as a point has."""
+    """The equations of the hidden layer, with as many numbers in each as a point has."""
 
     @classmethod
     def from_observation(
@@ -137,11 +136,10 @@ class HiddenEquations(Equations):
 
 
 class OutputEquations(Equations):
-    r"""$\sum_i r_i\, \sigma(w_j^\top x_i) = g_j$, one number for each neuron, with points in $\R^d$."""
+    r"""The equations of the output layer, one number for each neuron, with points in $\R^d$."""
 
     @classmethod
     def from_observation(cls, observation: Observation) -> "OutputEquations":
-        """The equations of g."""
         assert observation.outputs is not None
         return cls(observation.activation, observation.weights, observation.outputs)
 
@@ -177,8 +175,6 @@ class Solutions:
     r"""Where the search from each start ended.
 
     Attributes:
-        points: $u_i$ as rows, for each start.
-        residuals: $r_i$.
         misfits: the distance of each start's batch from the equations, relative to their right sides. A known length
             adds its own error, so that a batch of other lengths fits no better.
         history: the misfits before the first step and after every step.
@@ -211,10 +207,7 @@ def solve(
 
     Args:
         equations: of an activation that is not piecewise linear, as otherwise no derivative leads to the batch.
-        points: where to start.
-        residuals: likewise; by default those that fit the points best.
-        norm: t, the length of every point; `None` leaves the lengths free.
-        steps: the largest number of steps.
+        norm: t; `None` leaves the lengths free.
     """
     if residuals is None:
         residuals = equations.fit_residuals(points)
@@ -243,12 +236,8 @@ def levenberg_marquardt(
 ) -> tuple[Float[Tensor, "s p"], Float[Tensor, "n s"]]:
     r"""The steps of `solve` for any least squares: the unknowns where each start ends, and the misfits of all steps.
 
-    Args:
-        misfits: $\lVert E \rVert$ of each start, relative to the right side.
-        normal_equations: $J^\top J$ and $J^\top E$ of each start.
-        unknowns: the starts.
-        enough: the best misfit that ends the search once it no longer halves.
-        steps: the largest number of steps.
+    Misfits are $\lVert E \rVert$ relative to the right side. The search ends once the best is below `enough` and no
+    longer halves.
     """
     damping = unknowns.new_full(unknowns.shape[:1], _DAMPING[1])
     current = misfits(unknowns)

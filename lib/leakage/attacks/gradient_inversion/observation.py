@@ -30,10 +30,7 @@ class Observation:
 
     Attributes:
         weights: $w_j$ as rows.
-        activation: $\sigma$.
-        bias: b.
-        outputs: $g_j$, or `None` if only the hidden layer's gradient is known.
-        hidden: $G_j$ as rows, or `None` if only the output layer's gradient is known.
+        outputs: $g_j$, and `hidden` $G_j$ as rows; one of them is `None` where only the other is known.
         logistic: whether $r_i = \operatorname{sigmoid}(f(x_i)) - y_i$ with labels 0 and 1.
         readout: $a_j$; `None` stands for $1/m$.
     """
@@ -64,17 +61,11 @@ class Observation:
         layer, a hidden bias or another activation raises an error and does not lead to a wrong batch.
 
         Args:
-            module: a network of two layers without hidden biases.
             gradient: a tensor for each parameter name, as `trainers.federated.batch_gradient` gives it; that of one
                 layer may be missing.
             batch: the number of inputs, by which the losses that are means divide.
-            loss: a name in `trainers.federated.LOSSES`.
-            hidden: the parameter that holds the $w_j$; by default the one whose shape fits.
-            outputs: the parameter that holds the $a_j$; likewise.
+            hidden: the parameter that holds the $w_j$; by default the one whose shape fits. Likewise `outputs`.
             activation: its name; by default the one that reproduces the outputs of the module.
-
-        Raises:
-            ValueError: if the module is no such network, an $a_j$ is 0, or several activations fit and none is named.
         """
         names = _find_layers(module, hidden, outputs)
         weights, readout = (module.get_parameter(name).detach() for name in names)

@@ -51,7 +51,8 @@ def recover(
     2. The first start has the directions of the tensor in the span (`input_directions`); later ones have the same
        directions with other signs, or random ones.
     3. `nonlinear_least_squares.solve` on some neurons, with all starts of a try at once.
-    4. The first batch that explains the gradient of all neurons, and has possible labels, ends the search.
+    4. The first batch that explains the gradient of all neurons, and has possible labels, ends the search. If no try
+       finds one, the batch of the least misfit is returned.
 
     Without G, steps 1 and 2 are `tensor_attack.reconstruct` from g, and there is one start. For piecewise linear
     activations the attack is `relu_decoding.decode`.
@@ -59,25 +60,15 @@ def recover(
     Source: not in Wang et al.; step 2 has their tensor, within the exact span.
 
     Args:
-        observation: the network and its gradient.
         batch: B, the number of inputs.
         norm: the length of all inputs; `None` if it is unknown or differs. It helps to know it: g alone may not be
             enough otherwise.
         labels: the possible labels, which a batch must have to be accepted; where none has them, `ambiguities` says so.
             `None` accepts any, and decides between an input and its mirror image as `symmetries` does by default.
-        tries: how often to start.
-        starts: the number of starts at a time from the second try on.
-        generator: draws sketches and starts.
-
-    Returns:
-        The batch found, with `ambiguities` that no certificate can see; if none is certified, the one of the least
-        misfit.
 
     Raises:
-        TypeError: if a part of the observation is no tensor.
-        ValueError: if an argument has another shape, dtype or range, a value is not finite, a gradient is zero
-            throughout, the rank of the gradient is below `batch`, the activation does not identify inputs, or `norm` is
-            missing where it cannot be found.
+        ValueError: if an argument does not fit, or the rank of the gradient is below `batch`. `TypeError` if a part of
+            the observation is no tensor.
     """
     _check_arguments(observation, batch, norm, labels, tries, starts)
     if _piecewise_linear(observation):
@@ -181,9 +172,6 @@ def input_directions(
     Where there are too few neurons for this, too, $m \le 2 (B + 1)$, or too few of them differ, the result is `None`.
 
     Source: Wang et al., Appendix B, for the moments; the fits are not in the paper.
-
-    Raises:
-        ValueError: if the activation does not identify inputs.
     """
     order = recovery_moments(equations.activation, norm=norm).tensor_order
     neurons, size = equations.rows.shape
@@ -272,7 +260,7 @@ def _reconstruction(
 
 
 def _ambiguities(observation: Observation, found: Reconstruction, labels: Sequence[float] | None) -> tuple[str, ...]:
-    """What no certificate can see: inputs without a residual, inputs that are one, and impossible labels."""
+    """Ambiguities that a small misfit does not exclude: inputs with residual 0, equal inputs, impossible labels."""
     inputs, sizes = found.inputs, found.inputs.norm(dim=-1)
     values, slopes = observation.activation.derivatives(observation.weights @ inputs.mT, order=1)
     if observation.hidden is not None:
@@ -289,7 +277,7 @@ def _ambiguities(observation: Observation, found: Reconstruction, labels: Sequen
     equal = (distances <= rounding * (sizes + sizes.unsqueeze(-1))).triu(1)
     words = {
         "an input without a residual may be any other": (found.residuals.abs() * share <= rounding * target).any(),
-        "two inputs are one, of which only the sum of r is determined": equal.any(),
+        "two inputs are equal, and only the sum of their residuals is determined": equal.any(),
         "no batch was found whose labels are possible ones": not symmetries.labels_allowed(found, labels),
     }
     return tuple(word for word, holds in words.items() if bool(holds))

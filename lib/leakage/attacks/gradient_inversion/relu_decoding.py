@@ -41,22 +41,12 @@ def decode(
        has probability $2^{-B}$, then h is the i-th column of $Z^{-1}$, and $C h$ is α or 1 on all rows. Repeat until
        all B columns are found; they give A.
     2. Least squares gives Z from A and C. The input $x_i$ is parallel to $V z_i$, and its sign is the one that turns on
-       the right neurons.
+       the right neurons. The gradient does not determine its length, `norm`.
     3. An input that turns the neurons of a leaky ReLU all on or all off has the same gradient as its opposite, $-x_i$
        with $-r_i/\alpha$. The label decides between them.
 
     Source: ours, not in Wang et al. The idea of testing candidates by the activation patterns that they imply is from
     SPEAR (Dimitrov et al. 2024), which also uses the gradient of the biases, and has directions instead of corners.
-
-    Args:
-        observation: the network, and the gradient of its hidden layer.
-        batch: B, at most `MAX_BATCH`.
-        norm: the length of every input, which the gradient does not determine.
-        labels: the possible labels; see `symmetries`.
-        generator: for the random projection that finds the span, and for the corners.
-
-    Raises:
-        ValueError: if the rank of the gradient is below B, or no batch of B inputs has this gradient.
     """
     assert observation.hidden is not None
     basis = span.from_rows(observation.hidden, batch=batch, generator=generator).basis
@@ -84,11 +74,7 @@ def decode(
 
 
 def slope_functions(rows: Float[Tensor, "m b"], *, slope: float, generator: torch.Generator) -> Float[Tensor, "b b"]:
-    r"""The b independent linear functions that have the value α or 1 on every row: the columns of $Z^{-1}$, unordered.
-
-    Raises:
-        ValueError: if fewer than b are found.
-    """
+    r"""The b linear functions that have the value α or 1 on every row: the columns of $Z^{-1}$, unordered."""
     corners = _corners(rows)
     size = rows.shape[1]
     found = rows.new_zeros((0, size))

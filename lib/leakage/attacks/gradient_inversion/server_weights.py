@@ -23,9 +23,6 @@ def draw_weights(kind: str, *, m: int, d: int, generator: torch.Generator) -> Fl
         kind: `iid` for independent rows; `orthogonal` for blocks of d orthogonal rows with the lengths of Gaussian
             ones; `white` for columns that are orthogonal over all rows; `sobol` for scrambled Sobol points; and the
             first three with `antithetic` pairs.
-        m: the number of rows.
-        d: their length.
-        generator: its device is the result's.
     """
     rows, antithetic = KINDS[kind]
     if not antithetic:

@@ -56,10 +56,6 @@ def from_rows(gradient: Float[Tensor, "m d"], *, batch: int | None = None, gener
     the number of singular values before their largest drop; `gradient` may be any multiple of G.
 
     Source: not in Wang et al.; the sketch is Halko, Martinsson and Tropp (2011), Algorithm 4.1.
-
-    Raises:
-        ValueError: if the rank is below `batch` (equal or dependent inputs, a residual of zero, or a linear
-            activation), or `batch` is left out and no large drop of the singular values shows it.
     """
     limit = min(gradient.shape)
     columns = min(limit, (batch or _OVERSAMPLING) + _OVERSAMPLING)

@@ -26,7 +26,6 @@ def symmetries(activation: Activation, *, outputs_seen: bool) -> tuple[str, ...]
     positive, and then no input can be mirrored.
 
     Args:
-        activation: of the hidden layer.
         outputs_seen: whether the gradient of the output layer is known, which distinguishes a sigmoid from its mirror.
     """
     if activation.name == "linear":

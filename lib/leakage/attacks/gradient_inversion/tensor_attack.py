@@ -40,13 +40,7 @@ _MORE_DIRECTIONS = 4  # random ones, tried without a clear gap: the moment of or
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TensorReconstruction(Reconstruction):
-    r"""A batch, and how it was found.
-
-    Attributes:
-        span: the subspace in which the inputs were found.
-        terms: the decomposition of the tensor in the basis of the span.
-        recovery: which moments were used.
-    """
+    """A batch, with the subspace, the decomposition of the tensor in its basis, and the moments that were used."""
 
     span: Span
     terms: Decomposition
@@ -64,7 +58,7 @@ def reconstruct(
     labels: Sequence[float] | None = None,
     generator: torch.Generator,
 ) -> TensorReconstruction:
-    r"""Find a batch of inputs of equal length, their residuals and labels, from the moments of a single gradient.
+    r"""Find a batch of inputs of equal length, `norm`, with residuals and labels, from the moments of one gradient.
 
     1. V spans the inputs: the rows of G, or the leading eigenvectors of the moment of order 2 (of order 3 in one
        direction where $s_2 = 0$).
@@ -80,20 +74,14 @@ def reconstruct(
     exact span, `centre` and the contraction "none" are ours.
 
     Args:
-        observation: the network and its gradient.
-        batch: B, the number of inputs.
         source: "outputs" for the gradient g of the output layer alone, "hidden" for the moments of G, or "span" for
             the exact row space of G and its tensor.
-        norm: the length of all inputs.
         contraction: the direction a of Remarks 3 and 4: "mean" for the moment of order 1, "random", "ones" for
             $(1, \dots, 1)$, or "none" to use all directions of the span.
         centre: whether to remove from the moments the part that only adds noise.
         labels: the possible labels; by default ±1, and 0 and 1 for the logistic loss.
-        generator: for random starts, directions and projections.
 
-    Raises:
-        ValueError: if the activation does not identify inputs, or the rank of G is below B. Nothing checks B for
-            `source` "outputs": B inputs are then returned for a smaller batch, too.
+    Nothing checks B for `source` "outputs": B inputs are then returned for a smaller batch, too.
     """
     recovery = recovery_moments(observation.activation, norm=norm)
     if recovery.span_order is None:
@@ -122,10 +110,7 @@ def reconstruct(
 def refit(
     observation: Observation, inputs: Float[Tensor, "B d"], *, outputs: bool
 ) -> tuple[Float[Tensor, " B"], float]:
-    r"""The residuals $r_i$ with which these inputs fit the gradient best, and the relative misfit.
-
-    Solves $g_j = \sum_i r_i \sigma(w_j^\top x_i)$ if `outputs`, otherwise
-    $m G_j = \sum_i r_i \sigma'(w_j^\top x_i)\, x_i$, for all j by least squares.
+    """The residuals with which these inputs fit one layer's gradient best, and the relative misfit.
 
     Source: ours. Wang et al. take the residuals from the weights of the tensor's terms.
     """

@@ -23,13 +23,7 @@ _LARGEST_UPDATE = 0.9  # the Frobenius norm below which I + E is invertible (Zie
 
 @dataclass(frozen=True, eq=False)
 class Decomposition:
-    r"""The terms of a tensor.
-
-    Attributes:
-        factors: the unit vectors $u_i$, as rows.
-        weights: $\lambda_i$.
-        residual: $\lVert T - \sum_i \lambda_i u_i^{\otimes p} \rVert / \lVert T \rVert$.
-    """
+    r"""The terms of a tensor: $u_i$ as the rows of `factors`, $\lambda_i$, and the relative error of their sum."""
 
     factors: Float[Tensor, "*b k k"]
     weights: Float[Tensor, "*b k"]
@@ -88,13 +82,10 @@ def decompose(
     that of Ziehe et al. (2004), and the starts besides the identity are ours.
 
     Args:
-        tensor: symmetric, with `order` equal sides.
         order: $p \ge 3$.
         method: one of `METHODS`, or a function that gives unit vectors (starts, …, k, k) for a `Problem`.
-        starts: the number of starts.
         contractions: $L \ge 2$ of `joint`, unit vectors for each slot but the first two; `None` for infinitely many,
             which is equivalent to all slices of the tensor.
-        generator: for starts and contractions.
     """
     batch, side = tensor.shape[: tensor.ndim - order], tensor.shape[-1]
     largest = tensor.reshape(*batch, -1).abs().amax(-1)

@@ -1,9 +1,8 @@
 r"""Classifiers that tell members from outsiders by features: a small neural network, or gradient-boosted trees.
 
-The attacker sees features of each point under the target (posteriors, distances, ...), and knows the members of one
-shadow model, on which the classifier is fitted. Features are (points, features); a score is the log-odds of membership,
-larger for likelier members. Features may be infinite, where no boundary was met: each is clamped to the finite range
-that it has on the shadow's points.
+The attacker sees features of each point under the target, (points, features), and knows the members of a shadow model,
+on which the classifier is fitted. A score is the log-odds of membership. Infinite features, where no boundary was met,
+are clamped to the finite range on the shadow's points.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,15 +28,7 @@ mean and spread; `GBDT` are boosted trees."""
 
 @dataclass(frozen=True)
 class Settings:
-    """Sizes of the attack models.
-
-    Attributes:
-        hidden: neurons of the network's one hidden layer.
-        recipe: of the network's training.
-        trees: how many trees are boosted.
-        leaves: of each tree.
-        rate: shrinkage of each tree.
-    """
+    """Sizes of the attack models."""
 
     hidden: int = 64
     recipe: Recipe = field(default_factory=lambda: Recipe(epochs=50, batch=100, learning_rate=1e-2))
@@ -49,12 +40,7 @@ class Settings:
 class AttackTask(NamedTuple):
     """One attack by one kind of classifier, fitted anew for each feature set.
 
-    Attributes:
-        model: one of `MODELS`.
-        shadow: features of the shadow model's members and outsiders.
-        member: which of these are members.
-        target: the same features of the target's points.
-        generator: of the network's initial weights and shuffles; trees draw nothing.
+    The classifier, one of `MODELS`, is fitted to the shadow's features and `member`. Trees use no `generator`.
     """
 
     model: str
@@ -68,7 +54,7 @@ def run_attack_models(tasks: Sequence[AttackTask], *, settings: Settings | None 
     r"""For each task a score of each of the target's points, by feature set.
 
     The networks of all tasks are trained at once, so all shadows must have equally many points; each task draws what it
-    would draw alone. Narrower feature sets are filled up with columns of zeros, whose weights never move.
+    would draw alone.
 
     Source: Salem et al. (2018), with the 64 neurons that Peinemann (2021), Section 7.3, states.
     """
@@ -85,7 +71,7 @@ def run_attack_models(tasks: Sequence[AttackTask], *, settings: Settings | None 
 def score_with_trees(
     shadow: Features, member: Bool[Tensor, " t"], target: Features, *, settings: Settings | None = None
 ) -> dict[str, Tensor]:
-    """A score of each of the target's points, by feature set, from gradient-boosted trees; see `AttackTask`.
+    """A score of each of the target's points, by feature set, from gradient-boosted trees.
 
     Source: Peinemann (2021), Section 7.4, with the histogram trees of scikit-learn.
     """
@@ -102,7 +88,7 @@ def score_with_trees(
 
 
 def _train_networks(tasks: Sequence[AttackTask], settings: Settings) -> list[dict[str, Tensor]]:
-    """The scores of tasks by networks, each with as many inputs as the widest feature set has columns."""
+    """The scores of tasks by networks; narrower feature sets get columns of zeros, whose weights never move."""
     if not tasks:
         return []
     prepared = [[_prepare(task, name) for name in task.shadow] for task in tasks]

@@ -124,12 +124,7 @@ def _nearest_boundary(network: Mlp, points: Float[Tensor, "t d"], labels: Int[Te
 
 
 def replace_infinite(distances: Float[Tensor, "*shape"], *others: Float[Tensor, "*other"]) -> Float[Tensor, "*shape"]:
-    """The distances with one finite number, larger than all, for the infinite ones: their ranks stay.
-
-    Args:
-        distances: any.
-        others: distances that are compared with these, whose infinite ones become the same number.
-    """
+    """The distances with one finite number for the infinite ones, larger than all distances and all `others`."""
     ends = [part[part.isfinite()].amax() for part in (distances, *others) if bool(part.isfinite().any())]
     most = torch.stack(ends).amax() if ends else distances.new_zeros(())
     return torch.where(distances.isinf(), 2 * most + 1, distances)

@@ -39,10 +39,7 @@ def calibrate_scores(
 
     Args:
         scores: $s_i(x)$, larger for likelier members.
-        member: whether model i was trained on x.
-        partner: each model's partner in complementary pairs, which is no reference; None for independent subsets.
         without: a model that is no reference of any other. Its own row is calibrated by all others.
-        target: calibrate only this model's scores; the result then has one row.
     """
     matrix = reference_matrix(len(member), partner, target=target, device=member.device)
     if without is not None:

@@ -38,7 +38,6 @@ class Crossings(NamedTuple):
         distance: $\lVert p_k - x \rVert$ of the crossings $p_k$ from the point itself.
         norm: $\lVert A_P \rVert_F$ of the polytopes behind them.
         cosine: of the normals of two hyperedges in a row, both turned outwards; 0 where there is no second one.
-        count: how many crossings there were.
     """
 
     distance: Float[Tensor, "t rays k"]

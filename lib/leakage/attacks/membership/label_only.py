@@ -55,10 +55,6 @@ def noise_robustness(
     """The share of noisy copies of each point that get its true label: one query each.
 
     Source: Choquette-Choo et al. (2021), Section 3.3 (random noise).
-
-    Raises:
-        ValueError: if `flip` meets values other than 0 and 1, or an amount above 1, or there are no logits of two
-            classes or more.
     """
     if noise == "flip" and (amount > 1 or not bool(((points == 0) | (points == 1)).all())):
         raise ValueError("`noise` 'flip' is for bits 0 and 1 and an amount up to 1; take 'gaussian' for other numbers.")
@@ -73,7 +69,6 @@ class HopSkipJumpSettings:
     """How many steps and queries HopSkipJump takes.
 
     Attributes:
-        iterations: gradient estimates.
         directions: random directions of the first estimate; the t-th has as many times the root of t.
         bisections: queries to find the boundary on a segment.
         halvings: the most queries to find a step that keeps the other label.
@@ -119,9 +114,6 @@ def hop_skip_jump(
 
     Source: Chen, Jordan and Wainwright (2020), Algorithm 2, for the Euclidean norm. Departures: the first point comes
     from a pool that the attacker owns; the number of bisections is fixed; inputs are not clipped to a box.
-
-    Raises:
-        ValueError: if `network` does not give logits of two classes or more.
     """
     settings = settings or HopSkipJumpSettings()
     own = _predict(network, points)

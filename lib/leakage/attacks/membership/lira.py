@@ -61,9 +61,7 @@ def lira_of_logits(
 
     Args:
         logits: $\phi$ of the true label (`posterior.label_logit`).
-        partner: each model's partner in complementary pairs; None for independent subsets.
         variance: `fixed` for one $\sigma_1$ and one $\sigma_0$ per target; `own` for a pair per point.
-        target: attack only this model; the result then has one row.
     """
     matrix = reference_matrix(len(member), partner, target=target, device=member.device)
     fit = partial(_fit_references, matrix=matrix, rows=target_rows(target))

@@ -1,8 +1,7 @@
 r"""Loss thresholds: a point is called a member if its loss is below a threshold learned on reference models.
 
 The attacker sees the loss of each point and has reference models whose members it knows (`references`). Scores are
-larger for likelier members and positive where the attack says "member". Losses that agree to nine digits count as equal
-(`metrics.scores.round_ties`).
+positive where the attack says "member". Losses that agree to nine digits count as equal (`metrics.scores.round_ties`).
 """
 
 import math
@@ -36,11 +35,7 @@ def global_thresholds(
 
     Source: Tan et al. (2023), eqs. (71) and (72), Purchase100; in our copy (72) divides both counts by $|S|$.
 
-    Args:
-        losses: of every model on every point; leading dimensions (epochs, say) are independent.
-        member: whether each model was trained on each point.
-        partner: each model's partner in complementary pairs; None for independent subsets.
-        target: attack only this model; the result then has one row.
+    Leading dimensions of `losses`, such as epochs, are independent.
     """
     matrix, row = _distinct_references(member, partner, target)
     found = [_best_of_all(table, member, matrix) for table in losses.reshape(-1, *member.shape)]

@@ -21,8 +21,7 @@ def top_posteriors(logits: Tensor, *, count: int = 3) -> Float64[Tensor, "*b t k
 def top_logits(logits: Tensor, *, count: int = 3) -> Float64[Tensor, "*b t k"]:
     r"""$\log \frac{p_i}{1 - p_i} = o_i - \log \sum_{k \ne i} e^{o_k}$ of the `count` largest posteriors.
 
-    The information is that of `top_posteriors`; but posteriors of members crowd below 1, and here they are spread out.
-    This is ours, not the paper's.
+    Posteriors of members lie close to 1; logits spread them out. This is ours, not the paper's.
     """
     largest = logits.double().topk(min(count, logits.shape[-1]), dim=-1).indices
     return torch.stack([label_logit(logits, labels) for labels in largest.unbind(-1)], dim=-1)

@@ -1,8 +1,8 @@
 r"""The reference models of a target: all other models, except its partner where models come in complementary pairs.
 
-Tables are (..., models, points). Results have a row for each target: every model, or the one asked for. A sum over
-references is a product with `reference_matrix`. The target's own number is never added and then subtracted: the
-rounding error left would depend on its membership.
+Tables are (..., models, points). Results have a row for each target: every model, or the one `target` asked for. A sum
+over references is a product with `reference_matrix`. It skips the target instead of subtracting it, because the
+rounding error would depend on its membership.
 """
 
 from collections.abc import Callable
@@ -47,10 +47,7 @@ def reference_means(
 def map_columns(function: Callable[..., tuple[Tensor, ...]], *tables: Tensor, copies: int = 1) -> list[Tensor]:
     """The results of a function that treats columns independently, called on some columns at a time to save memory.
 
-    Args:
-        function: from columns of the tables to columns of results.
-        tables: with equally many columns.
-        copies: the size of the function's largest intermediate table, in units of the first table.
+    `copies` is the size of the function's largest intermediate table, in units of the first table.
     """
     columns = tables[0].shape[-1]
     size = max(1, _NUMBERS // (copies * tables[0][..., 0].numel()))

@@ -41,13 +41,8 @@ def rmia(
 
     Args:
         losses: of every model on every point, in nats.
-        member: whether each model was trained on each point.
-        partner: each model's partner in complementary pairs; None for independent subsets.
-        gamma: the ratio $\gamma$ by which z must be dominated.
         population: losses of every model on other points z, on which no model was trained.
-        offline: use only references that were not trained on a point.
         slope: a, in [0, 1].
-        target: attack only this model; the result then has one row.
     """
     matrix = reference_matrix(len(member), partner, target=target, device=member.device)
     log_ratio = partial(_log_ratio, matrix=matrix, rows=target_rows(target), offline=offline, slope=slope)

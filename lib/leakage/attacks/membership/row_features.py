@@ -1,8 +1,7 @@
-"""What rows themselves tell: which logit a model gives outsiders like a row, and who is a member without any model.
+"""Attacks from features: the logit expected of similar outsiders, and a classifier of members that sees no model.
 
-Both are fitted with histogram trees of scikit-learn on some of the rows and used on others: no row is scored by a fit
-that saw it, and members and outsiders are treated alike. Features are numbers, (points, d), and may be NaN. Larger
-scores are likelier members.
+Both fit histogram trees of scikit-learn; no row is scored by a fit that saw it. Features are (points, d) and may be
+NaN. Larger scores are likelier members.
 """
 
 from collections.abc import Iterator
@@ -44,9 +43,7 @@ def quantile_regression(
     that were fitted to it.
 
     Args:
-        logits: of the true label, under each target.
         member: who each target was trained on. A point's score depends on that of points in other folds only.
-        features: what the attacker knows of each point.
         units: each point's unit, such as a patient of several visits; points of one unit are in one fold.
     """
     table, scores = features.cpu().numpy(), torch.empty_like(logits, dtype=torch.float64)
@@ -71,9 +68,8 @@ def tell_members_apart(
 ) -> tuple[Float64[Tensor, "targets some"], Bool[Tensor, "targets some"]]:
     """The log-odds of membership by features alone, without any model, of every second row; and who is a member.
 
-    The other rows are those that it is fitted on. In turns, all rows could be scored; but where nothing tells, the two
-    turns give nearly the same area, and an interval for all rows would be too narrow by up to a factor of the square
-    root of two.
+    It is fitted on the other rows. Cross-fitting would score every row, but without a difference the two folds have
+    nearly equal AUCs, and an interval over all rows would be too narrow by up to √2.
     """
     table = features.cpu().numpy()
     order = _order_by_content(table)

@@ -1,9 +1,8 @@
 r"""The one table of membership attacks: what each sees of the target, what else it knows, where it comes from.
 
 An attack takes `TrainedModels` and a generator and gives scores (targets, points): larger for likelier members, finite,
-in float64. It is blind: of `member` it uses the rows of a target's shadow models only, never the target's or its
-partner's; one that knows `outsiders` is told which other points the target was not trained on. The order of the points
-tells it nothing. Nothing here trains a target, or judges an attack.
+in float64. It may read `member` for shadow models, not for the target or its partner. One that knows "outsiders" may
+also read which other points the target did not train on. Its scores do not depend on the order of points.
 """
 
 from collections.abc import Callable, Mapping
@@ -50,10 +49,9 @@ class Attack:
     """An attack and its terms.
 
     Attributes:
-        score: from models and generator to scores (targets, points); it may give a row for every model, too.
-        sees: of the target's answers the `label`, the `loss` of the true label, the `posterior`, the `margin` of the
-            two largest logits, or the `weights`.
-        knows: besides the points.
+        score: from models and generator to scores of the targets, or of every model.
+        sees: of the target the `label`, the `loss` of the true label, the `posterior`, the `margin` of the two largest
+            logits, or the `weights`.
         signed: whether a positive score says "member". If not, the threshold is learned on the shadow models.
         source: key in the book's references; empty for ours and for yours.
         note: what a reader of its row should know.
@@ -74,9 +72,6 @@ def deterministic(score: Callable[[TrainedModels], Tensor]) -> ScoreFunction:
     return lambda models, generator: score(models)
 
 
-# ── scores that are more than a call ────────────────────────────────────────────────────────────────────────────────
-
-
 def _gap(models: TrainedModels) -> Float[Tensor, "models points"]:
     """½ where the prediction is right, -½ elsewhere."""
     return models.correct.double() - 0.5
@@ -94,7 +89,7 @@ def _in_fixed_order(score: ScoreFunction) -> ScoreFunction:
 
 
 def _noise(models: TrainedModels, generator: torch.Generator) -> Float[Tensor, "models points"]:
-    """Robustness to noise of that amount, of four, which finds most members of the shadow models."""
+    """Robustness to noise, of the one of four amounts that finds most members of the shadow models."""
     rows, labels = models.rows, models.true_labels
     kind = "flip" if bool(((rows == 0) | (rows == 1)).all()) else "gaussian"
     unit = 1.0 if kind == "flip" else _median_gap(rows)
@@ -134,7 +129,7 @@ def _size(models: TrainedModels) -> Float[Tensor, "models points"]:
 
 
 def _equality(models: TrainedModels) -> Float[Tensor, "models points"]:
-    """How close |Φ| is to the mean margin of the shadow models; an answer far below it is a stranger's."""
+    """How close |Φ| is to the mean margin of the shadow models; outputs far below it belong to outsiders."""
     sizes = _size(models)
     margins = sizes.masked_fill(~models.member, torch.inf).amin(1)
     shadows = models.shadows.to(margins)
@@ -219,8 +214,6 @@ def _each_target(score: Callable[..., Tensor], models: TrainedModels) -> Float[T
         return score(models.member, models.partner)
     return torch.cat([score(models.member, models.partner, target=target) for target in models.targets], -2)
 
-
-# ── the table ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _LABEL: frozenset[Knowledge] = frozenset({"true label"})
 _SHADOWS: frozenset[Knowledge] = frozenset({"shadow models"})

@@ -32,7 +32,6 @@ class ShadowSupport(NamedTuple):
     """How many shadow models the targets have, and how many of them were trained on a point, or were not.
 
     Attributes:
-        models: the number of shadow models of each target.
         both: whether each target has a point that one shadow model was trained on and another was not.
         members: the largest number of shadow models that were trained on the same point; the least over the targets.
         outsiders: the same for shadow models that were not trained on it.
@@ -53,20 +52,15 @@ class TrainedModels:
     Attributes:
         networks: functions from points to logits; `Mlp`s if attacks may use weights; empty if only losses were saved.
         points: one in each row, of any shape; networks receive them in float64.
-        labels: true classes.
-        member: whether each model was trained on each point.
         partner: each model's partner, in complementary pairs (`data.membership_splits`); None for independent subsets.
-        saved_losses: losses of the true label in nats, if there are no networks (`from_losses`).
-        saved_correct: whether each prediction is right, for saved losses.
+        saved_losses: losses of the true label in nats, if there are no networks; with `saved_correct` if predictions
+            are known.
         population: losses of every model on points that no model was trained on, for RMIA.
         targets: the models that are attacked; None for all.
         units: each point's unit, such as the patient of a visit, from 0; every model was trained on all points of a
             unit or on none. Scores are averaged over it, and counts are of units. None where each point is one.
         probabilities: whether losses are -log p of the true label, so that they have a logit.
         features: what an attacker knows of each point, as numbers or NaN, for attacks that compare points.
-
-    Raises:
-        ValueError: if shapes do not fit, labels are not whole numbers from 0, or partners are not complementary.
     """
 
     networks: Sequence[Classifier]
@@ -128,12 +122,7 @@ class TrainedModels:
         member: Any,
         partner: Any = None,
     ) -> "TrainedModels":
-        """Fitted scikit-learn classifiers, with rows and labels as they were given to `fit`: arrays or lists.
-
-        Raises:
-            ValueError: if `points` are not rows of numbers, `member` has values besides 0 and 1, a label is not a
-                class of any estimator, or as `TrainedModels`.
-        """
+        """Fitted scikit-learn classifiers, with rows and labels as they were given to `fit`: arrays or lists."""
         names, members = np.asarray(labels), np.asarray(member)
         if not np.isin(members, (0, 1)).all():
             raise ValueError(f"`member` must hold truth values, or 0 and 1, got other values, of type {members.dtype}.")
@@ -163,8 +152,6 @@ class TrainedModels:
         `losses` may have leading axes, such as epochs, that share `member`; `evaluate` needs losses without them.
         """
         return cls((), None, None, member, partner, saved_losses=losses, **more)
-
-    # ── what attackers see ──────────────────────────────────────────────────────────────────────────────────────────
 
     @cached_property
     def classifiers(self) -> tuple[Classifier, ...]:
@@ -239,8 +226,6 @@ class TrainedModels:
             right.append(posterior.correct(logits, labels).bool())
         return torch.stack(margins), torch.stack(right)
 
-    # ── targets and shadow models ───────────────────────────────────────────────────────────────────────────────────
-
     @property
     def target_numbers(self) -> tuple[int, ...]:
         """The models that are attacked."""
@@ -310,8 +295,6 @@ class TrainedModels:
                 else f"{outsiders} not trained on a point"
             )
             raise NotAvailable(f"needs shadow models: {few}, so ≥ {least} models")
-
-    # ── parts of the same models ────────────────────────────────────────────────────────────────────────────────────
 
     @cached_property
     def sorted_by_content(self) -> "tuple[TrainedModels, Int[Tensor, ' points']]":

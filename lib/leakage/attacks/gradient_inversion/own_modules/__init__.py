@@ -1,4 +1,4 @@
-"""The batch behind the gradient of your own module; it may use the paper's attack, which never uses it.
+"""Recover the batch behind the gradient of your own module; this package calls `recover`, never the other way.
 
 `invert` needs a linear first layer. It returns the inputs with a bound on their error, or says why it found none.
 

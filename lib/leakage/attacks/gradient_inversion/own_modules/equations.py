@@ -31,7 +31,6 @@ class ModuleEquations:
     r"""The equations of one gradient.
 
     Attributes:
-        first: the layer and its gradient.
         basis: V.
         origin: $u_0$, or 0 without a bias.
         directions: N as columns, orthonormal.
@@ -50,12 +49,7 @@ class ModuleEquations:
 
     @classmethod
     def from_first_layer(cls, first: FirstLayer, *, batch: int, generator: torch.Generator) -> "ModuleEquations":
-        """The equations of a batch of this size.
-
-        Raises:
-            ValueError: if the gradient's rank is below `batch`.
-            NoRoute: if there are fewer equations than unknowns.
-        """
+        """The equations of a batch of this size; a `NoRoute` is raised if there are fewer than unknowns."""
         basis = span.from_rows(first.rows, batch=batch, generator=generator).basis
         last = basis[-1]
         if first.biased and float(last.norm()) <= _LEAST_BIAS:
@@ -83,7 +77,6 @@ class ModuleEquations:
 
     @property
     def batch(self) -> int:
-        """B."""
         return self.basis.shape[1]
 
     def inputs(self, unknowns: Float[Tensor, " p"]) -> Float[Tensor, "B d"]:

@@ -1,4 +1,4 @@
-r"""The first linear layer of a network of any depth, and what the gradient of a batch tells of it.
+r"""The first linear layer of a network of any depth, and its part of the gradient of a batch.
 
 With $z_i = W x_i + c$, $\tilde x_i = (x_i, 1)$ and $\delta_i = \partial L / \partial z_i$,
 
@@ -40,7 +40,6 @@ class FirstLayer:
     Attributes:
         name: of the layer in the module.
         network: a copy of the module in float64.
-        layer: the layer in this copy.
         shape: of one input, as the module takes it.
         gradient: by parameter names, in float64; missing parts are unknown.
         precision: of the gradient that came back.
@@ -141,12 +140,7 @@ class FirstLayer:
 def find_first_layer(
     module: nn.Module, gradient: Mapping[str, Tensor], *, shape: Sequence[int] | None, generator: torch.Generator
 ) -> FirstLayer:
-    """The first layer of a module, with the gradient.
-
-    Raises:
-        NoRoute: if the first layer with parameters is not linear, or sees something else than the inputs.
-        ValueError: if its gradient is missing, or the module does not take inputs of this shape.
-    """
+    """The first layer of a module, with the gradient; a `NoRoute` is raised if it is not linear, or not the first."""
     name, layer = next(
         (name, part) for name, part in module.named_modules() if next(part.parameters(recurse=False), None) is not None
     )
@@ -174,13 +168,7 @@ def find_first_layer(
 
 
 def name_gradient(module: nn.Module, gradient: Mapping[str, Tensor] | Sequence[Tensor | None]) -> dict[str, Tensor]:
-    """A gradient by the names of the module's parameters, checked; a part that is `None` is unknown.
-
-    Raises:
-        TypeError: if a part is no tensor.
-        ValueError: if names, number, shapes, dtypes or devices do not fit the module's parameters, a value is not
-            finite, or all are zero.
-    """
+    """A gradient by the names of the module's parameters, checked; a part that is `None` is unknown."""
     known = dict(module.named_parameters())
     if not known:
         raise ValueError("`module` must have parameters, got none.")

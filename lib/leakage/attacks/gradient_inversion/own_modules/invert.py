@@ -1,4 +1,4 @@
-r"""A batch from the gradient of one's own module: `invert` finds a route, or says which one is missing and why.
+r"""A batch from the gradient of one's own module: `invert` tries the methods below, or says why none applies.
 
 ```python
 model = nn.Sequential(nn.Flatten(), nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10))
@@ -106,7 +106,7 @@ def invert(
        \delta_j = \frac{\partial L}{\partial c_j}, \quad \frac{\partial L}{\partial W_j} = \delta_j\, x , $$
 
     the mean of the ratios of all neurons, weighted by their precision. For several inputs see `dead_neurons`,
-    `equations` and `recover`.
+    `equations` and `recover`. Where no try is certified, the batch of the least misfit is returned.
 
     Source: for one input Phong et al. (2017), and Geiping et al. (2020), Proposition 3.1; the mean is ours.
 
@@ -118,15 +118,9 @@ def invert(
         loss: for labels: "cross_entropy", or for one output a name in `trainers.federated.LOSSES`, such as "mse_loss".
         norm: the length of all inputs, for a layer without a bias; a bias determines it.
         tries: how often `span` starts, from eight points each time.
-        generator: for probes, sketches and starts.
-
-    Returns:
-        The batch in float64, with `bound` and `certified`; where no try is certified, the one of the least misfit.
 
     Raises:
-        TypeError: if a part of `gradient` is no tensor.
-        ValueError: if an argument has another form or range, the gradient does not fit the module, is not finite or
-            zero, or has a rank below B. Without a route it is a `NoRoute`, which says what was seen.
+        NoRoute: a `ValueError` that says what was seen, if no method applies. Other `ValueError`s name an argument.
     """
     arguments.check_count("batch", batch, least=1)
     arguments.check_count("tries", tries, least=1)
