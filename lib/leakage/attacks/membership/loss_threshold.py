@@ -14,16 +14,15 @@ from torch import Tensor
 from leakage.attacks.membership.references import map_columns, reference_matrix, target_rows
 from leakage.metrics.scores import argsort_rows, round_ties
 
+_Losses = Float[Tensor, "*e models points"]
+_Members = Bool[Tensor, "models points"]  # whether each model was trained on each point
+_Partners = Int[Tensor, " models"] | None  # each model's partner in complementary pairs; None for independent subsets
 _LEAST_LOSS = 1e-150  # nats, from which on a ratio of two losses is finite
 _GROUP = 256  # consecutive losses that are counted together before some are looked at one by one
 
 
 def global_thresholds(
-    losses: Float[Tensor, "*e models points"],
-    member: Bool[Tensor, "models points"],
-    partner: Int[Tensor, " models"] | None = None,
-    *,
-    target: int | None = None,
+    losses: _Losses, member: _Members, partner: _Partners = None, *, target: int | None = None
 ) -> Float64[Tensor, "*e targets"]:
     r"""One threshold τ for each target, the best on all losses of its references.
 
@@ -43,11 +42,7 @@ def global_thresholds(
 
 
 def sample_thresholds(
-    losses: Float[Tensor, "*e models points"],
-    member: Bool[Tensor, "models points"],
-    partner: Int[Tensor, " models"] | None = None,
-    *,
-    target: int | None = None,
+    losses: _Losses, member: _Members, partner: _Partners = None, *, target: int | None = None
 ) -> Float64[Tensor, "*e targets points"]:
     r"""A threshold τ(x) for each target and point, the best on the point's own losses; see `global_thresholds`.
 
@@ -67,11 +62,7 @@ def sample_thresholds(
 
 
 def global_scores(
-    losses: Float[Tensor, "*e models points"],
-    member: Bool[Tensor, "models points"],
-    partner: Int[Tensor, " models"] | None = None,
-    *,
-    target: int | None = None,
+    losses: _Losses, member: _Members, partner: _Partners = None, *, target: int | None = None
 ) -> Float64[Tensor, "*e targets points"]:
     r"""$s = \log(\tau / \ell)$ with one threshold for each target (`global_thresholds`).
 
@@ -83,11 +74,7 @@ def global_scores(
 
 
 def sample_scores(
-    losses: Float[Tensor, "*e models points"],
-    member: Bool[Tensor, "models points"],
-    partner: Int[Tensor, " models"] | None = None,
-    *,
-    target: int | None = None,
+    losses: _Losses, member: _Members, partner: _Partners = None, *, target: int | None = None
 ) -> Float64[Tensor, "*e targets points"]:
     r"""$s = \tau(x) - \ell$ with a threshold for each point (`sample_thresholds`).
 
