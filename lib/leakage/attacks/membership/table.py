@@ -54,7 +54,6 @@ class Attack:
             logits, or the `weights`.
         signed: whether a positive score says "member". If not, the threshold is learned on the shadow models.
         source: key in the book's references; empty for ours and for yours.
-        note: what a reader of its row should know.
         sentence: what it does, for somebody who has not read its source.
     """
 
@@ -63,7 +62,6 @@ class Attack:
     knows: frozenset[Knowledge] = frozenset()
     signed: bool = False
     source: str = ""
-    note: str = ""
     sentence: str = ""
 
 
@@ -220,10 +218,9 @@ _SHADOWS: frozenset[Knowledge] = frozenset({"shadow models"})
 _OUTSIDERS: frozenset[Knowledge] = frozenset({"outsiders"})
 
 
-def _from_losses(score: Callable[[TrainedModels], Tensor], source: str, *, sentence: str, note: str = "") -> Attack:
+def _from_losses(score: Callable[[TrainedModels], Tensor], source: str, *, sentence: str) -> Attack:
     """An attack that compares a loss with those of shadow models."""
-    more = {"source": source, "note": note, "sentence": sentence}
-    return Attack(deterministic(score), "loss", _LABEL | _SHADOWS, signed=True, **more)
+    return Attack(deterministic(score), "loss", _LABEL | _SHADOWS, signed=True, source=source, sentence=sentence)
 
 
 ATTACKS: Mapping[str, Attack] = {
@@ -240,9 +237,8 @@ ATTACKS: Mapping[str, Attack] = {
         "label",
         _LABEL | _SHADOWS,
         source="choquette2021label",
-        note="the amount is tuned on shadow models",
-        sentence="It adds noise to the row and counts how often the predicted label changes: members keep their "
-        "label more often.",
+        sentence="It adds noise to the row, by an amount tuned on shadow models, and counts how often the predicted "
+        "label changes: members keep their label more often.",
     ),
     "HopSkipJump": Attack(
         _in_fixed_order(_hop_skip_jump),
@@ -262,8 +258,8 @@ ATTACKS: Mapping[str, Attack] = {
     "global threshold": _from_losses(
         partial(_threshold, loss_threshold.global_scores),
         "tan2023blessing",
-        note="ranks as the loss does",
-        sentence="It compares the loss with one threshold for all rows, the best on the shadow models.",
+        sentence="It compares the loss with one threshold for all rows, the best on the shadow models; so it ranks "
+        "rows as the loss does.",
     ),
     "sample threshold": _from_losses(
         partial(_threshold, loss_threshold.sample_scores),
@@ -315,9 +311,8 @@ ATTACKS: Mapping[str, Attack] = {
         _LABEL | _OUTSIDERS,
         signed=True,
         source="bertran2023scalable",
-        note="needs features of the points, and knows some outsiders",
-        sentence="It learns from outsiders which logits the model gives to rows with such features, and says by how "
-        "much the row's logit exceeds their median.",
+        sentence="It learns from known outsiders which logits the model gives to rows with such features, and says by "
+        "how much the row's logit exceeds their median.",
     ),
     "ML-Leaks, network": Attack(
         _ml_leaks("NN"),
@@ -346,8 +341,8 @@ ATTACKS: Mapping[str, Attack] = {
         "margin",
         _SHADOWS,
         source="smorodinsky2024provable",
-        note="for networks near a KKT point",
-        sentence="It calls rows members whose margin is little above the smallest one of the shadow models' members.",
+        sentence="For networks near a KKT point: it calls rows members whose margin is little above the smallest one of "
+        "the shadow models' members.",
     ),
     "DeepFool": Attack(
         deterministic(_deepfool),
@@ -360,7 +355,6 @@ ATTACKS: Mapping[str, Attack] = {
         deterministic(_certified_radius),
         "weights",
         _LABEL,
-        note="from below",
         sentence="It bounds from below, through the weights, the distance to another label: around members it is "
         "larger.",
     ),
