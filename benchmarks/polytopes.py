@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from leakage.attacks.membership.boundary_distance import Projections, deepfool
+from leakage.attacks.membership import boundary_distance
 from leakage.data.gaussians import gaussian
 from leakage.geometry import rays
-from leakage.geometry.polytopes import activation_pattern, jacobian_norm, join_layers, output_map
+from leakage.geometry.polytopes import activation_pattern, jacobian_norm, join_layers, output_map, row_space
 from leakage.geometry.rays import segment_label_change
 from leakage.geometry.subdivision import Subdivision, subdivide
 from leakage.models import mlp
@@ -185,19 +185,23 @@ def norms(sizes: Sizes) -> Case:
 def projections(sizes: Sizes) -> Case:
     network, points, _ = asked(sizes)
 
-    def walked(space: str) -> Tensor:
-        return deepfool(network, points, settings=Projections(space=space)).distances
+    def ours() -> Tensor:
+        reduced, basis = row_space(network)
+        return boundary_distance._deepfool(reduced, points @ basis)
+
+    def theirs() -> Tensor:
+        return boundary_distance._deepfool(network, points)
 
     def check() -> str:
-        there = walked("input").isfinite()
-        return equal(walked("row")[there].numpy(), walked("input")[there].numpy())
+        there = theirs().isfinite()
+        return equal(ours()[there].numpy(), theirs()[there].numpy())
 
     return Case(
         id="projections",
         what=f"DeepFool at {len(points):,} points",
         unit=f"{len(points):,} points",
-        ours=Side("in the row space of the first layer", lambda: walked("row")),
-        theirs=Side("in the space of the inputs", lambda: walked("input")),
+        ours=Side("in the row space of the first layer", ours),
+        theirs=Side("in the space of the inputs", theirs),
         check=check,
         rounds=sizes.rounds,
     )
@@ -209,10 +213,10 @@ def differentiated(sizes: Sizes) -> Case:
     few = points[: min(16, len(points))]
 
     def ours() -> Tensor:
-        return deepfool(network, points, settings=Projections(space="row")).distances
+        return boundary_distance.deepfool(network, points)
 
     def theirs() -> Tensor:
-        return torch.cat([ordinary_deepfool(network, point.unsqueeze(0), Projections()) for point in few])
+        return torch.cat([ordinary_deepfool(network, point.unsqueeze(0)) for point in few])
 
     def check() -> str:
         there, found = ours()[: len(few)], theirs()
@@ -230,11 +234,11 @@ def differentiated(sizes: Sizes) -> Case:
     )
 
 
-def ordinary_deepfool(network: Mlp, points: Tensor, settings: Projections) -> Tensor:
+def ordinary_deepfool(network: Mlp, points: Tensor) -> Tensor:
     """Distances by DeepFool as it is usually written: one backward pass for each class and projection."""
     ends, labels = points.clone(), network(points).argmax(-1)
     moving = torch.arange(len(points))
-    for _ in range(settings.most):
+    for _ in range(boundary_distance._MOST_PROJECTIONS):
         here = ends[moving].requires_grad_()
         outputs = network(here)
         slopes = torch.stack(
@@ -248,7 +252,7 @@ def ordinary_deepfool(network: Mlp, points: Tensor, settings: Projections) -> Te
         near = far.argmin(-1)
         # Where the piece is constant there is no way to go.
         step = torch.where(far[rows_of, near].isfinite(), far[rows_of, near] / lengths[rows_of, near], 0.0)
-        ends[moving] -= (1 + settings.overshoot) * step.unsqueeze(-1) * slopes[rows_of, near]
+        ends[moving] -= (1 + boundary_distance._OVERSHOOT) * step.unsqueeze(-1) * slopes[rows_of, near]
         moving = moving[network(ends[moving]).argmax(-1) == labels[moving]]
         if not len(moving):
             break

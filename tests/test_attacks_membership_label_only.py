@@ -52,7 +52,7 @@ def test_it_is_an_upper_bound_that_falls_with_more_queries():
     )
     assert float(many.distances.mean()) < 0.8 * float(few.distances.mean())
     # DeepFool is no lower bound; but with labels alone nothing comes far below it.
-    assert bool((many.distances >= 0.8 * deepfool(network, points).distances).all())
+    assert bool((many.distances >= 0.8 * deepfool(network, points)).all())
 
 
 def test_without_another_label_in_the_pool_nothing_is_reached():

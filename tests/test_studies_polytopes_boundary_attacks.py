@@ -50,7 +50,7 @@ def test_on_a_plane_every_variant_is_known(width):
 
 def test_as_printed_the_label_changes_once_and_never_again():
     network, points = a_network(), some_points()
-    nearest = deepfool(network, points).distances
+    nearest = deepfool(network, points)
     printed, fixed = (
         walk_to_boundary(network, points, WalkSettings(variant=name, width=0.5)) for name in ("printed", "start label")
     )

@@ -4,55 +4,26 @@ The attacker sees the network's weights. A distance is Euclidean in the input, f
 member is expected to be further away, so that a distance is a score as it is.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from leakage.geometry.polytopes import activation_pattern, inscribed_radius, join_layers, output_jacobian, row_space
+from leakage.geometry.polytopes import activation_pattern, inscribed_radius, output_jacobian, row_space
 from leakage.geometry.rays import segment_label_change
 from leakage.models.mlp import Mlp
 
+_MOST_PROJECTIONS = 50  # after which a point counts as not reached
+_OVERSHOOT = 0.02  # what a projection goes further than the boundary, so that the label does change
 _LEAST = 1e-12  # of the largest coordinate, or of 1: the shortest step
 _CHUNK = 2**22  # numbers of A_P held at once: 32 MiB of float64
 
 
-@dataclass(frozen=True)
-class Projections:
-    """The settings of DeepFool.
+def deepfool(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
+    r"""Upper bounds of the distance to another label, infinite where none was found.
 
-    Attributes:
-        most: projections after which a point counts as not reached.
-        overshoot: what a projection goes further than the boundary, so that the label does change.
-        space: `input`; `row` for the row space of the first weight, which gives the same; `auto` for the smaller one.
-    """
-
-    most: int = 50
-    overshoot: float = 0.02
-    space: str = "auto"
-
-
-class BoundaryDistances(NamedTuple):
-    r"""Upper bounds of the distance to another label.
-
-    Attributes:
-        distances: infinite where no other label was found.
-        reached: whether one was.
-        projections: how many it took.
-        first_stays: whether the first projection ends on the polytope it began on. Within that polytope the distance
-            is then exact.
-    """
-
-    distances: Float[Tensor, " t"]
-    reached: Bool[Tensor, " t"]
-    projections: Int[Tensor, " t"]
-    first_stays: Bool[Tensor, " t"]
-
-
-def deepfool(network: Mlp, points: Float[Tensor, "t d"], *, settings: Projections | None = None) -> BoundaryDistances:
-    r"""Project onto $\{g_k = 0\}$, $g_k = o_{y} - o_k$, with the least $g_k / \lVert \nabla g_k \rVert$, and repeat.
+    Project onto $\{g_k = 0\}$, $g_k = o_{y} - o_k$, with the least $g_k / \lVert \nabla g_k \rVert$, and repeat:
 
     $$ x \leftarrow x - (1 + \eta) \frac{g_k}{\lVert \nabla g_k \rVert^2} \nabla g_k $$
 
@@ -62,39 +33,29 @@ def deepfool(network: Mlp, points: Float[Tensor, "t d"], *, settings: Projection
     that of the first label change on the segment from the point to where the projections ended, found exactly. A step
     is at least as long as 1e-12 of the largest coordinate, so that it leads off a boundary that a point lies on.
     """
-    settings = settings or Projections()
-    if settings.space == "row" or (settings.space == "auto" and network.widths[0] > network.widths[1]):
+    if network.widths[0] > network.widths[1]:
         network, basis = row_space(network)
         points = points @ basis
-    parts = [_deepfool(network, part, settings) for part in points.split(_points_at_once(network))]
-    return BoundaryDistances(*map(torch.cat, zip(*parts, strict=True)))
+    return torch.cat([_deepfool(network, part) for part in points.split(_points_at_once(network))])
 
 
-def _deepfool(network: Mlp, points: Float[Tensor, "t d"], settings: Projections) -> BoundaryDistances:
+def _deepfool(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
     ends, labels = points.clone(), network(points).argmax(-1)
     moving = torch.arange(len(points), device=points.device)
-    projections = torch.zeros_like(moving)
-    stays = torch.zeros_like(moving, dtype=torch.bool)
     nearest = first = _nearest_boundary(network, points, labels)
-    for step in range(settings.most):
+    for step in range(_MOST_PROJECTIONS):
         if step:
             nearest = _nearest_boundary(network, ends[moving], labels[moving])
         # A little further than the boundary, and never so little that rounding hides it; nowhere if there is none.
-        length = torch.where(nearest.distances.isfinite(), (1 + settings.overshoot) * nearest.distances, 0.0)
+        length = torch.where(nearest.distances.isfinite(), (1 + _OVERSHOOT) * nearest.distances, 0.0)
         ends[moving] += torch.maximum(length, _shortest_step(ends[moving]))[:, None] * nearest.directions
-        projections[moving] += 1
-        if step == 0:
-            stays = (
-                join_layers(activation_pattern(network, points)) == join_layers(activation_pattern(network, ends))
-            ).all(-1)
         moving = moving[network(ends[moving]).argmax(-1) == labels[moving]]
         if not len(moving):
             break
-    reached = torch.ones_like(stays).index_fill(0, moving, False)
     changes = segment_label_change(network, points, ends)
     # Within the shortest step a change cannot be seen from rounding, but the affine piece says where it is.
     changes = torch.where(changes <= _shortest_step(points), torch.minimum(changes, first.distances), changes)
-    return BoundaryDistances(torch.where(reached, changes, torch.inf), reached, projections, stays)
+    return changes.index_fill(0, moving, torch.inf)
 
 
 def _shortest_step(points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:

@@ -159,8 +159,7 @@ _norm = _from_weights(lambda network, rows: jacobian_norm(network, activation_pa
 
 
 def _deepfool(models: TrainedModels) -> Float[Tensor, "models points"]:
-    measure = _from_weights(lambda network, rows: boundary_distance.deepfool(network, rows).distances)
-    return _zero_where_wrong(models, measure(models))
+    return _zero_where_wrong(models, _from_weights(boundary_distance.deepfool)(models))
 
 
 def _certified_radius(models: TrainedModels) -> Float[Tensor, "models points"]:
@@ -341,8 +340,8 @@ ATTACKS: Mapping[str, Attack] = {
         "margin",
         _SHADOWS,
         source="smorodinsky2024provable",
-        sentence="For networks near a KKT point: it calls rows members whose margin is little above the smallest one of "
-        "the shadow models' members.",
+        sentence="For networks near a KKT point: it calls rows members whose margin is little above the smallest one "
+        "of the shadow models' members.",
     ),
     "DeepFool": Attack(
         deterministic(_deepfool),

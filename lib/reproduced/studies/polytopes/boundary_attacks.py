@@ -253,7 +253,7 @@ def attack_by_labels(
 
 def _attack_without_walk(pair: TargetAndShadow) -> dict[str, DistanceResult]:
     """DeepFool, and the baselines."""
-    reached = [deepfool(side.network, side.points).distances for side in pair]
+    reached = [deepfool(side.network, side.points) for side in pair]
     outputs = [(side.network(side.points), side.labels) for side in pair]
     return _evaluate_both(pair, "DeepFool", reached) | {
         "loss": evaluate_distances(pair, [posterior.label_logit(*answer) for answer in outputs]),
@@ -317,7 +317,7 @@ def compare_variants(
 ) -> dict[str, WalkResult]:
     """How walks of each of `VARIANTS` end, from the same points, by "variant, step width"."""
     side = train_pair(task, split=split, seed=seed).target.take(points)
-    nearest = deepfool(side.network, side.points).distances
+    nearest = deepfool(side.network, side.points)
     found: dict[str, WalkResult] = {}
     for width in widths:
         for variant in VARIANTS:
@@ -355,5 +355,5 @@ class Bounds(NamedTuple):
 def distance_bounds(split: int, *, task: Task, seed: int = 0, points: int = 300) -> Bounds:
     """Lower and upper bounds of the distance to another label, for each point of one split."""
     side = train_pair(task, split=split, seed=seed).target.take(points)
-    upper = deepfool(side.network, side.points).distances
+    upper = deepfool(side.network, side.points)
     return Bounds(certified_radius(side.network, side.points), upper, side.member)

@@ -296,7 +296,7 @@ def measure_signals(
         for ray in range(rays.rays)
     }
     reach = deepfool(network, points)
-    farthest = torch.where(reach.reached, reach.distances, 0.0).max()
+    farthest = torch.where(reach.isfinite(), reach, 0.0).max()
     return {
         "top-3": posterior.top_posteriors(logits),
         "top-3 logits": posterior.top_logits(logits),
@@ -305,7 +305,7 @@ def measure_signals(
         # The event of Algorithm 5 of Peinemann (2021) as printed: it compares classes, not patterns.
         "label distance": ray_label_change(network, points, first[:, 0], until=rays.until)[:, None],
         "cell": nearest_hyperedges(network, points, count=min(rays.cells, sum(network.widths[1:-1]))).distances,
-        "DeepFool": torch.where(reach.reached, reach.distances, farthest)[:, None],
+        "DeepFool": torch.where(reach.isfinite(), reach, farthest)[:, None],
         **{signal: by_ray[f"{signal}, ray 0"] for signal in hyperedges.SIGNALS},
         **by_ray,
     }
