@@ -9,10 +9,9 @@ random draws, so they are compared under the same noise, in any order.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from leakage.models.classifier import Classifier, check_logits
@@ -90,13 +89,6 @@ class HopSkipJumpSettings:
         return self.bisections + sum(self.directions_at(step) + self.halvings + self.bisections for step in steps)
 
 
-class LabelDistances(NamedTuple):
-    """Distances to a point of another label; infinite, and not reached, where no point of the pool has another."""
-
-    distances: Float[Tensor, " t"]
-    reached: Bool[Tensor, " t"]
-
-
 def hop_skip_jump(
     network: Classifier,
     points: Float[Tensor, "t d"],
@@ -104,8 +96,8 @@ def hop_skip_jump(
     *,
     settings: HopSkipJumpSettings | None = None,
     generator: torch.Generator,
-) -> LabelDistances:
-    r"""An upper bound of the distance to another label from labels alone, for all points at once.
+) -> Float[Tensor, " t"]:
+    r"""An upper bound of each distance to another label from labels alone; infinite if no point of the pool has one.
 
     From the nearest point of another label in the pool: bisect to the boundary; estimate its normal by
     $\hat v = \sum_b (\varphi_b - \bar\varphi) u_b$, $\varphi_b = \pm 1$ the label at $x' + \delta u_b$ on random unit
@@ -123,7 +115,7 @@ def hop_skip_jump(
     place = search.bisect(torch.where(reached[:, None], pool[gaps.argmin(1)], points))
     for step in range(1, settings.iterations + 1):
         place = search.bisect(search.jump(place, step, generator))
-    return LabelDistances(torch.where(reached, (place - points).norm(dim=-1), torch.inf), reached)
+    return torch.where(reached, (place - points).norm(dim=-1), torch.inf)
 
 
 def _predict(network: Classifier, points: Float[Tensor, "t d"]) -> Int[Tensor, " t"]:

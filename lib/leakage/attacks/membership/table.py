@@ -109,7 +109,7 @@ def _median_gap(rows: Float[Tensor, "points d"]) -> float:
 
 def _hop_skip_jump(models: TrainedModels, generator: torch.Generator) -> Float[Tensor, "models points"]:
     distances = [
-        label_only.hop_skip_jump(one, models.rows, models.rows, settings=_HOP_SKIP_JUMP, generator=generator).distances
+        label_only.hop_skip_jump(one, models.rows, models.rows, settings=_HOP_SKIP_JUMP, generator=generator)
         for one in models.classifiers
     ]
     return _zero_where_wrong(models, torch.stack(distances))

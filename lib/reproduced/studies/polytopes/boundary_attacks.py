@@ -241,7 +241,7 @@ def attack_by_labels(
         # Many thousand queries for a label: float32 gives the same answers.
         network, places, pool = side.network.to(torch.float32), side.points.float(), other.points.float()
         arrived = label_only.hop_skip_jump(network, places, pool, settings=jumps, generator=generator)
-        distances.append(_zero_if_wrong(side, arrived.distances.double()))
+        distances.append(_zero_if_wrong(side, arrived.double()))
         shares.append(
             label_only.noise_robustness(
                 network, places, side.labels, amount=amount, copies=copies, noise=noise, generator=generator
