@@ -9,7 +9,7 @@ that does not fit its labels.
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 HALF = 0.5  # of the margin: where Corollaries 3.3 and 3.4 draw the line between members and fresh points
@@ -63,30 +63,24 @@ def shadow_margin(margins: Float[Tensor, "*b nets"]) -> Float[Tensor, "*b nets"]
     return (margins.sum(-1, keepdim=True) - margins) / (margins.shape[-1] - 1)
 
 
-# ── scores ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def size_score(outputs: Float[Tensor, "*b t"]) -> Float[Tensor, "*b t"]:
     r"""$|\Phi(x)|$, the score whose thresholds are the attacks of Corollaries 3.3 to 3.5."""
     return outputs.abs()
 
 
-def distance_score(
-    outputs: Float[Tensor, "*#b t"], margin: Float[Tensor, "*#b"], *, labels: Real[Tensor, "*#b t"] | None = None
-) -> Float[Tensor, "*b t"]:
-    r"""How close a point is to the margin: $-\bigl||\Phi(x)| - m\bigr|$, or with its label $-|y \Phi(x) - m|$.
+def distance_score(outputs: Float[Tensor, "*#b t"], margin: Float[Tensor, "*#b"]) -> Float[Tensor, "*b t"]:
+    r"""How close a point is to the margin: $-\bigl||\Phi(x)| - m\bigr|$.
 
     Members *equal* the margin, so this also rejects a fresh point whose output exceeds m; no threshold on $|\Phi|$ can
-    do that. Ours. Without labels `one_sided_score` is the better test.
+    do that. Ours; `one_sided_score` is the better test.
     """
-    sizes = size_score(outputs) if labels is None else loss_score(outputs, labels=labels)
-    return -(sizes - margin.unsqueeze(-1)).abs()
+    return -(size_score(outputs) - margin.unsqueeze(-1)).abs()
 
 
 def one_sided_score(
     outputs: Float[Tensor, "*#b t"], margin: Float[Tensor, "*#b"], *, slack: float = 0.0
 ) -> Float[Tensor, "*b t"]:
-    r"""How close a point is to the margin, where a point below the margin is a stranger.
+    r"""How close a point is to the margin, where points below the margin are outsiders.
 
     $$ s(x) = \begin{cases} \min(r, 1/r) & r \ge 1 - \text{slack} \\ r - 1 & \text{else,} \end{cases} \qquad
        r = |\Phi(x)| / m $$
@@ -100,12 +94,3 @@ def one_sided_score(
     sizes, level = size_score(outputs), margin.unsqueeze(-1)
     close = torch.minimum(sizes / level, level / sizes)
     return torch.where(sizes >= (1 - slack) * level, close, sizes / level - 1)
-
-
-def loss_score(outputs: Float[Tensor, "*#b t"], *, labels: Real[Tensor, "*#b t"]) -> Float[Tensor, "*b t"]:
-    r"""The usual score, small loss, as the logit of the label's probability: $\log \frac{p}{1 - p} = y \Phi(x)$.
-
-    This is `posterior.label_logit` of a network with one output: $p = 1 / (1 + e^{-y \Phi(x)})$ has the logistic loss
-    $-\log p$. So a threshold on it is a threshold on the loss, without ties where the loss is tiny.
-    """
-    return labels * outputs
