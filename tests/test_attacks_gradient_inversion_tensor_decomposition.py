@@ -5,11 +5,11 @@ from itertools import permutations
 import pytest
 import torch
 
-from leakage.attacks.gradient_inversion.tensor_decomposition import assemble, decompose, powers
+from leakage.attacks.gradient_inversion.tensor_decomposition import decompose, powers
 from leakage.data.gaussians import gaussian
 from leakage.precision import DTYPE
 from reproduced.runtime import stream
-from reproduced.studies.gradient_inversion.step_errors import METHODS
+from reproduced.studies.gradient_inversion.step_errors import METHODS, assemble
 
 NOISE = 0.05
 

@@ -108,14 +108,6 @@ def powers(vectors: Float[Tensor, "*b k d"], exponent: int) -> Float[Tensor, "*b
     return result
 
 
-def assemble(
-    factors: Float[Tensor, "*b k d"], weights: Float[Tensor, "*b k"], *, order: int
-) -> Float[Tensor, "*sides"]:
-    r"""The tensor $\sum_i \lambda_i\, u_i^{\otimes p}$ with `order` sides."""
-    flat = (weights.unsqueeze(-2) @ powers(factors, order)).squeeze(-2)
-    return flat.reshape(*weights.shape[:-1], *[factors.shape[-1]] * order)
-
-
 def joint_diagonaliser(matrices: Float[Tensor, "*#b l k k"], start: Float[Tensor, "*b k k"]) -> Float[Tensor, "*b k k"]:
     r"""A matrix A with unit rows that makes all $A M_l A^\top$ as diagonal as possible.
 

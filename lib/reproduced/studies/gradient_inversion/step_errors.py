@@ -19,7 +19,7 @@ from torch.nn.functional import normalize
 from leakage.attacks.gradient_inversion import moments, tensor_decomposition
 from leakage.attacks.gradient_inversion.moments import Moments
 from leakage.attacks.gradient_inversion.observation import Observation
-from leakage.attacks.gradient_inversion.tensor_decomposition import Problem, assemble, powers
+from leakage.attacks.gradient_inversion.tensor_decomposition import Problem, powers
 from leakage.data.gaussians import gaussian
 from leakage.metrics.reconstruction import match_error
 from leakage.precision import DTYPE
@@ -49,6 +49,14 @@ def estimate_moment(played: Round, basis: Float[Tensor, "d b"], *, source: str, 
     truth = assemble(played.inputs @ basis, weight * residuals, order=order)
     found = SOURCES[source](seen)
     return basis.mT @ found.second(basis) if order == 2 else found.tensor(basis, order=order), truth
+
+
+def assemble(
+    factors: Float[Tensor, "*b k d"], weights: Float[Tensor, "*b k"], *, order: int
+) -> Float[Tensor, "*sides"]:
+    r"""The tensor $\sum_i \lambda_i\, u_i^{\otimes p}$ with `order` sides."""
+    flat = (weights.unsqueeze(-2) @ powers(factors, order)).squeeze(-2)
+    return flat.reshape(*weights.shape[:-1], *[factors.shape[-1]] * order)
 
 
 def one_sided_tensor(observation: Observation) -> Float[Tensor, "d d d"]:
