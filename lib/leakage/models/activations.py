@@ -43,6 +43,11 @@ class Activation:
     centre: float | None = None
     degree: int | None = None
 
+    @property
+    def piecewise_linear(self) -> bool:
+        """Whether it is linear on either side of 0, with a kink there."""
+        return self.degree == 1 and not self.smooth
+
     def __call__(self, x: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
         r"""$\sigma(x)$, entry by entry."""
         return self.function(x)

@@ -71,7 +71,7 @@ def recover(
             the observation is no tensor.
     """
     _check_arguments(observation, batch, norm, labels, tries, starts)
-    if _piecewise_linear(observation):
+    if observation.activation.piecewise_linear:
         assert norm is not None
         found = relu_decoding.decode(observation, batch=batch, norm=norm, labels=labels, generator=generator)
     elif observation.hidden is None:
@@ -81,17 +81,8 @@ def recover(
     return dataclasses.replace(found, ambiguities=found.ambiguities + _ambiguities(observation, found, labels))
 
 
-def _piecewise_linear(observation: Observation) -> bool:
-    return observation.activation.degree == 1 and not observation.activation.smooth
-
-
 def _check_arguments(
-    observation: Observation,
-    batch: int,
-    norm: float | None,
-    labels: Sequence[float] | None,
-    tries: int,
-    starts: int,
+    observation: Observation, batch: int, norm: float | None, labels: Sequence[float] | None, tries: int, starts: int
 ) -> None:
     """Raise the errors of `recover` that need no computation."""
     weights = arguments.check_real("weights", observation.weights, "m d")
@@ -116,7 +107,7 @@ def _check_arguments(
         raise ValueError("`labels` must name a possible label, or be None; it is empty.")
     for label in () if labels is None else labels:
         arguments.check_number("labels", label)
-    if _piecewise_linear(observation):
+    if observation.activation.piecewise_linear:
         name = observation.activation.name
         if observation.hidden is None:
             raise ValueError(f"`observation` must have `hidden`: the output gradient of a {name} is not enough.")

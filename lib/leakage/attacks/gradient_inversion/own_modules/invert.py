@@ -236,8 +236,7 @@ def _recover_two_layers(
     """What `recover` finds for two layers without a hidden bias and with one output; `None` for other modules."""
     try:
         seen = Observation.from_module(module, gradient, batch=batch, loss=loss or "half_sum")
-        homogeneous = seen.activation.degree == 1 and not seen.activation.smooth
-        length = 1.0 if homogeneous and norm is None else norm
+        length = 1.0 if seen.activation.piecewise_linear and norm is None else norm
         return recover(seen, batch=batch, norm=length, generator=generator).inputs.double()
     except ValueError:
         return None
