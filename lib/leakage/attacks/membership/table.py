@@ -135,7 +135,7 @@ def _equality(models: TrainedModels) -> Float[Tensor, "models points"]:
     return margin.one_sided_score(sizes, estimated.clamp_min(torch.finfo(torch.float64).tiny), slack=_SLACK)
 
 
-def _ml_leaks(name: str) -> ScoreFunction:
+def _ml_leaks(name: str, source: str, *, sentence: str) -> Attack:
     """A classifier of ML-Leaks, fitted on one shadow model's three largest posteriors."""
 
     def score(models: TrainedModels, generator: torch.Generator) -> Tensor:
@@ -146,7 +146,7 @@ def _ml_leaks(name: str) -> ScoreFunction:
             tasks.append(AttackTask(name, features[shadow], models.member[shadow], asked, generator))
         return torch.stack([found["top-3"].double() for found in attack_models.run_attack_models(tasks)])
 
-    return _in_fixed_order(score)
+    return Attack(_in_fixed_order(score), "posterior", _SHADOWS, signed=True, source=source, sentence=sentence)
 
 
 def _from_weights(measure: Callable[..., Tensor]) -> Callable[[TrainedModels], Tensor]:
@@ -158,12 +158,9 @@ _cell = _from_weights(hyperedges.cell_score)
 _norm = _from_weights(lambda network, rows: jacobian_norm(network, activation_pattern(network, rows)))
 
 
-def _deepfool(models: TrainedModels) -> Float[Tensor, "models points"]:
-    return _zero_where_wrong(models, _from_weights(boundary_distance.deepfool)(models))
-
-
-def _certified_radius(models: TrainedModels) -> Float[Tensor, "models points"]:
-    return _zero_where_wrong(models, _from_weights(boundary_distance.certified_radius)(models))
+def _boundary_distance(measure: Callable[..., Tensor]) -> ScoreFunction:
+    """A distance to another label, computed from the weights."""
+    return deterministic(lambda models: _zero_where_wrong(models, _from_weights(measure)(models)))
 
 
 def _calibrate(models: TrainedModels, scores: Tensor) -> Float[Tensor, "models points"]:
@@ -313,20 +310,14 @@ ATTACKS: Mapping[str, Attack] = {
         sentence="It learns from known outsiders which logits the model gives to rows with such features, and says by "
         "how much the row's logit exceeds their median.",
     ),
-    "ML-Leaks, network": Attack(
-        _ml_leaks("NN"),
-        "posterior",
-        _SHADOWS,
-        signed=True,
-        source="salem2019mlleaks",
+    "ML-Leaks, network": _ml_leaks(
+        "NN",
+        "salem2019mlleaks",
         sentence="A small network learns from one shadow model how the three largest probabilities of members look.",
     ),
-    "ML-Leaks, trees": Attack(
-        _ml_leaks("GBDT"),
-        "posterior",
-        _SHADOWS,
-        signed=True,
-        source="peinemann2021inside",
+    "ML-Leaks, trees": _ml_leaks(
+        "GBDT",
+        "peinemann2021inside",
         sentence="Boosted trees learn from one shadow model how the three largest probabilities of members look.",
     ),
     "margin size": Attack(
@@ -344,14 +335,14 @@ ATTACKS: Mapping[str, Attack] = {
         "of the shadow models' members.",
     ),
     "DeepFool": Attack(
-        deterministic(_deepfool),
+        _boundary_distance(boundary_distance.deepfool),
         "weights",
         _LABEL,
         source="moosavi2016deepfool",
         sentence="It walks through the weights to a near point with another label: from members it is farther.",
     ),
     "certified radius": Attack(
-        deterministic(_certified_radius),
+        _boundary_distance(boundary_distance.certified_radius),
         "weights",
         _LABEL,
         sentence="It bounds from below, through the weights, the distance to another label: around members it is "
