@@ -43,7 +43,6 @@ class Crossings(NamedTuple):
     distance: Float[Tensor, "t rays k"]
     norm: Float[Tensor, "t rays k"]
     cosine: Float[Tensor, "t rays k-1"]
-    count: Int[Tensor, "t rays"]
 
 
 def draw_directions(
@@ -76,7 +75,7 @@ def shoot_rays(
     normals = torch.stack(paths.normals, dim=1)
     cosines = (normals[:, 1:] * normals[:, :-1]).sum(-1)
     distance, norm = (torch.stack(part, dim=-1).unflatten(0, shape) for part in (paths.distances, paths.norms))
-    return Crossings(distance, norm, cosines.unflatten(0, shape), distance.isfinite().sum(-1))
+    return Crossings(distance, norm, cosines.unflatten(0, shape))
 
 
 class _Paths:
