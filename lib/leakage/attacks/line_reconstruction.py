@@ -126,9 +126,7 @@ def point_from_ratio(model: TwoLayer) -> Float[Tensor, " d"]:
 
 def _single_neuron(model: TwoLayer) -> tuple[Tensor, Tensor, Tensor]:
     if model.outputs.shape != (1,):
-        raise ValueError(
-            f"`model` must be one network of one neuron, got outputs of shape {tuple(model.outputs.shape)}."
-        )
+        raise ValueError(f"`model` must have one neuron, got outputs of shape {tuple(model.outputs.shape)}.")
     return model.weights[0], model.biases[0], model.outputs[0]
 
 

@@ -97,7 +97,6 @@ class Reconstruction:
     r"""A batch that an attack found; its rows are in any order.
 
     Attributes:
-        inputs: $\hat x_i$ as rows.
         residuals: $\hat r_i$; a row of numbers for each input where a module has several outputs.
         labels: $\hat y_i$, or `None` where the attack cannot tell.
         misfit: the relative distance between the gradient of this batch and the observed one; NaN if not computed.

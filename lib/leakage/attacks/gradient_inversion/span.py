@@ -61,7 +61,7 @@ def from_rows(gradient: Float[Tensor, "m d"], *, batch: int | None = None, gener
     columns = min(limit, (batch or _OVERSAMPLING) + _OVERSAMPLING)
     while True:
         start = torch.randn((columns, len(gradient)), generator=generator, dtype=gradient.dtype, device=gradient.device)
-        sizes, basis = _singular_pairs(gradient, _orthonormal((start @ gradient).mT))
+        sizes, basis = _singular_pairs(gradient, torch.linalg.qr((start @ gradient).mT).Q)
         rounding = max(gradient.shape) * torch.finfo(gradient.dtype).eps * float(sizes[0])
         exhausted = columns == limit or float(sizes[-1]) <= rounding
         if exhausted or batch:
@@ -78,7 +78,7 @@ def from_rows(gradient: Float[Tensor, "m d"], *, batch: int | None = None, gener
     if exhausted:
         return _leading_span(sizes, basis, batch)
     if float(sizes[batch - 1]) >= _ROUNDING_GAP * float(sizes[batch]):
-        wide = _orthonormal(gradient.mT @ _orthonormal(gradient @ basis))
+        wide = torch.linalg.qr(gradient.mT @ torch.linalg.qr(gradient @ basis).Q).Q
     else:
         wide = _eigenpairs(lambda vectors: gradient.mT @ (gradient @ vectors), basis, count=batch + 1)[1]
     return _leading_span(*_singular_pairs(gradient, wide), batch)
@@ -112,7 +112,7 @@ def from_moments(
 
     columns = min(width, batch + _OVERSAMPLING)
     start = torch.randn((width, columns), generator=generator, dtype=weights.dtype, device=weights.device)
-    values, vectors = _eigenpairs(operator, _orthonormal(start), count=min(width, batch + 1))
+    values, vectors = _eigenpairs(operator, torch.linalg.qr(start).Q, count=min(width, batch + 1))
     return _leading_span(values, vectors, batch)
 
 
@@ -143,10 +143,6 @@ def _largest_drop(sizes: Tensor, rounding: float) -> int:
             f"factor {float(drops.max()):.3g}, below {_ROUNDING_GAP:g}."
         )
     return int(drops.argmax())
-
-
-def _orthonormal(vectors: Tensor) -> Tensor:
-    return torch.linalg.qr(vectors).Q
 
 
 def _singular_pairs(matrix: Tensor, basis: Tensor) -> tuple[Tensor, Tensor]:
@@ -190,6 +186,6 @@ def _krylov_basis(operator: Callable[[Tensor], Tensor], block: Tensor) -> Tensor
     for _ in range(_KRYLOV_DEPTH - 1):
         newest = operator(newest)
         for _ in range(2):  # once leaves a rounding error if the space contains nearly all of a vector
-            newest = _orthonormal(newest - space @ (space.mT @ newest))
+            newest = torch.linalg.qr(newest - space @ (space.mT @ newest)).Q
         space = torch.cat([space, newest], dim=1)
     return space

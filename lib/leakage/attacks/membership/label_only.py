@@ -1,9 +1,7 @@
 r"""Attacks that see only predicted labels: robustness to noise, and the decision-based walk of HopSkipJump.
 
-The attacker sees the label that any classifier (`models.classifier`) gives to a point of its choice. Robustness to
-noise needs the true label, the walk a pool of other points. There is one score per point, larger for likelier members:
-the share of noisy copies that keep their label, or the Euclidean distance to another label. All points share the same
-random draws, so they are compared under the same noise, in any order.
+The attacker sees the label that any classifier (`models.classifier`) gives to a point of its choice. All points share
+the same random draws, so they are compared under the same noise, in any order.
 """
 
 import math

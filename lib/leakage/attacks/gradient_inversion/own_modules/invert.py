@@ -1,12 +1,5 @@
 r"""A batch from the gradient of one's own module: `invert` tries the methods below, or says why none applies.
 
-```python
-model = nn.Sequential(nn.Flatten(), nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10))
-gradient = torch.autograd.grad(cross_entropy(model(images), digits), model.parameters())
-found = invert(model, gradient, batch=4, shape=(1, 28, 28), loss="cross_entropy", generator=torch.Generator())
-found.inputs, found.labels, found.certified, found.bound
-```
-
 | First layer | Inputs | Route |
 |---|---|---|
 | linear with a bias | one | `ratio`: the gradient of a weight over that of the bias |
