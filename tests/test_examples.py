@@ -1,0 +1,138 @@
+"""The examples of README, audit page and packages run as they stand and print what they show; the contract is kept."""
+
+import contextlib
+import importlib
+import io
+import json
+import re
+import shlex
+from pathlib import Path
+
+import check_jsonschema
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+import leakage
+from leakage import audit
+from leakage.audit.gates import Gate
+from leakage.evaluation import outsiders_needed
+from reproduced import command_line
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text("utf-8")
+(SHOWN,) = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+(PRINTED,) = re.findall(r"^```text\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+MOST_LINES = 140
+
+
+def numbers(text: str) -> list[float]:
+    return [float(number) for number in re.findall(r"\d\.\d+", text)]
+
+
+def agrees(found: str, said: str) -> bool:
+    """The same words, and numbers that differ by what another processor's rounding does to a training at most."""
+    assert re.sub(r"\d\.\d+", "0", found) == re.sub(r"\d\.\d+", "0", said)
+    return numbers(found) == pytest.approx(numbers(said), abs=0.02)
+
+
+def test_the_readme_is_short_and_leads_with_the_book():
+    assert len(README.splitlines()) <= MOST_LINES
+    places = [README.index(part) for part in ("<img ", "## Two commands", "## How to read a verdict", "```python")]
+    assert places == sorted(places)
+    assert len([line for line in SHOWN.splitlines() if line]) <= 10
+
+
+def test_the_example_of_the_readme_prints_what_it_shows(capsys):
+    exec(SHOWN, {})
+    assert agrees(capsys.readouterr().out, PRINTED)
+
+
+def test_the_readme_gives_no_running_times():
+    assert not re.search(r"\bminutes?\b|\bseconds?\b|\bhours?\b", README), "book/run_it.md has the running times"
+
+
+# ── the page "Audit your own model" ─────────────────────────────────────────────────────────────────────────────────
+
+TEXT = (ROOT / "book/audit_your_model.md").read_text("utf-8")
+CONTRACT = (ROOT / "book/audit_contract.md").read_text("utf-8")
+EXAMPLES = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+(COMMAND,) = re.findall(r"^leakage audit .*$", TEXT, re.MULTILINE)
+
+
+def test_the_examples_of_the_audit_page_run_one_after_another(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    for example in EXAMPLES:
+        exec(example, names)
+        assert names["found"].strongest.auc.estimate > 0.5, example
+        if "bound" in names:
+            assert names["bound"].epsilon > 1.5, example
+    assert command_line.main(shlex.split(COMMAND)[1:]) == 0
+    assert "are clipped" in capsys.readouterr().out
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "audit.html",
+        "audit.json",
+        "audit.xml",
+        "scores.npz",
+        "trained",
+    }
+
+
+@pytest.mark.parametrize("name", ["of_losses", "of_sklearn", "of_module", "one_run", "of_trials"])
+def test_every_door_is_shown(name):
+    assert any(f"audit.{name}(" in example for example in EXAMPLES)
+
+
+def test_the_workflow_of_the_page_is_one_and_its_command_is_understood(tmp_path):
+    (text,) = re.findall(r"^```yaml\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+    path = tmp_path / "privacy.yml"
+    path.write_text(text, "utf-8")
+    result = CliRunner().invoke(check_jsonschema.main, ["--builtin-schema", "vendor.github-workflows", str(path)])
+    assert result.exit_code == 0, result.output
+    (words,) = re.findall(r"leakage (audit [^\n]*\n[^\n]*)", text)
+    options = command_line._parser().parse_args(shlex.split(words))
+    assert [Gate(*command_line._parse_limit(limit)).metric for limit in options.limits] == [
+        "tpr@0.01",
+        "slice:tpr@0.01",
+    ]
+
+
+def test_the_contract_has_the_numbers_of_outsiders_that_bars_take():
+    rows = re.findall(r"^\| ([\d.]+) % \| ([\d,]+) \| ([\d,]+) \|$", CONTRACT, re.MULTILINE)
+    assert len(rows) == 3
+    for percent, *said in rows:
+        levels = [1 - 0.05 / attacks for attacks in (1, 6)]
+        assert said == [outsiders_needed(f"tpr@{float(percent) / 100!r}", 0.0, level=level) for level in levels]
+
+
+def test_the_contract_has_every_key_of_the_json():
+    member = np.random.default_rng(0).random((8, 100)) < 0.5
+    result = audit.of_losses(np.where(member, 0.1, 1.0), member, labels=[0] * 100, groups=[1] * 100)
+    found = json.loads(result.to_json(gates=result.judge([Gate("auc", 0.5)])))
+    said = CONTRACT[CONTRACT.index("## JSON") :]
+    keys = {*found, *(key for part in ("attacks", "records", "slices", "gates") for key in found[part][0])}
+    assert not [key for key in keys if f"`{key}`" not in said]
+
+
+# ── the packages ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+LIBRARY = Path(leakage.__file__).parent
+PACKAGES = sorted(".".join(path.parent.relative_to(LIBRARY.parent).parts) for path in LIBRARY.rglob("__init__.py"))
+EXAMPLE = re.compile(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NUMBER = re.compile(r"-?\d+\.?\d*")
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_example_of_a_package_prints_what_its_page_shows(package):
+    examples = EXAMPLE.findall(importlib.import_module(package).__doc__ or "")
+    assert len(examples) == 1, f"the docstring of {package} needs a ```python block, and its output in a ```text block"
+    code, shown = examples[0]
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output), torch.random.fork_rng(devices=[]):
+        exec(compile(code, package, "exec"), {"__name__": package})
+    printed = output.getvalue()
+    assert NUMBER.sub("#", printed) == NUMBER.sub("#", shown)
+    # Other processors round otherwise, which may change the last digit that is shown.
+    assert [*map(float, NUMBER.findall(printed))] == pytest.approx([*map(float, NUMBER.findall(shown))], abs=0.011)
