@@ -282,7 +282,6 @@ BAD = {
     "negative": (lambda x, m: (-x, m), {}, "`losses` must be at least 0"),
     "transposed": (lambda x, m: (x.T, m), {}, "transposed"),
     "both transposed": (lambda x, m: (x.T, m.T), {}, r"400 models and 8 rows; .* give `losses\.T` and `member\.T`"),
-    "nothing": (lambda x, m: (None, None), {}, "`losses` and `member` must be given, or else `members` and"),
     "one side": (lambda x, m: (None, None), {"members": [1.0, 2.0]}, "or else `members` and `outsiders`"),
     "both forms": (lambda x, m: (x, m), {"members": x_of_one, "outsiders": x_of_one}, "or else `members`"),
     "sides of several models": (
@@ -290,7 +289,6 @@ BAD = {
         {"members": np.ones((2, 9)), "outsiders": np.ones((2, 9))},
         "must be losses of one model",
     ),
-    "units": (lambda x, m: (x, m), {"units": [1, 2]}, "`units` must be one for each of the 400 rows"),
     "a row without a unit": (
         lambda x, m: (x, m),
         {"units": [*range(ROWS - 1), None]},
@@ -307,25 +305,20 @@ BAD = {
         {"attacks": {"LiRA": lambda models: -models.losses}},
         "`attacks` must have names of",
     ),
-    "other rows": (lambda x, m: (x[:, 1:], m), {}, "of the shape of `losses`"),
     "scalar": (lambda x, m: (1.0, m), {}, "`member` must be of the shape"),
     "empty": (lambda x, m: (x[:, :0], m[:, :0]), {}, r"`losses` must be \(models, rows\)"),
+    "texts": (lambda x, m: (x.astype(str), m), {}, "`losses` must hold numbers"),
     "ragged": (lambda x, m: ([[1.0], [1.0, 2.0]], m), {}, "`losses` must have rows of equal lengths"),
     "three axes": (lambda x, m: (x[None], m), {}, r"got shape \(1, 8, 400\)"),
-    "a share for a truth": (lambda x, m: (x, m * 0.5), {}, "`member` must hold truth values"),
-    "NaN for a truth": (lambda x, m: (x, np.where(m, np.nan, 0)), {}, "`member` must hold truth values"),
     "swapped": (lambda x, m: (m, x), {}, "swapped"),
     "all members": (lambda x, m: (x, m | True), {}, "2 members and 2 outsiders"),
     "one row of members": (lambda x, m: (x, m[0]), {}, "say which with `target`"),
     "no such target": (lambda x, m: (x, m), {"target": 8}, "`target` must be a whole number"),
     "population": (lambda x, m: (x, m), {"population": np.ones((3, 9))}, "`population` must have losses of all 8"),
     "population of NaN": (lambda x, m: (x, m), {"population": np.full((8, 9), np.nan)}, "`population` must be finite"),
-    "negative population": (lambda x, m: (x, m), {"population": -np.ones((8, 9))}, "`population` must be at least 0"),
     "ragged groups": (lambda x, m: (x, m), {"groups": [[1], [1, 2]] * 200}, "`groups` must be one for each of the 400"),
     "correct": (lambda x, m: (x, m), {"correct": np.ones(9)}, "`correct` must be of the shape"),
     "labels": (lambda x, m: (x, m), {"labels": [1, 2]}, "`labels` must be one for each"),
-    "groups": (lambda x, m: (x, m), {"groups": np.ones((ROWS, 2))}, "`groups` must be one for each"),
-    "target of the end": (lambda x, m: (x, m), {"target": -1}, "`target` must be a whole number"),
     "rates": (lambda x, m: (x, m), {"fprs": [0.0]}, "`fprs` must be a number finite and above 0"),
     "level": (lambda x, m: (x, m), {"level": 1.0}, "`level` must be a number"),
 }
@@ -334,7 +327,7 @@ BAD = {
 @pytest.mark.parametrize(("spoil", "more", "message"), BAD.values(), ids=BAD)
 def test_what_cannot_be_used_is_refused_with_the_cure(spoil, more, message):
     member = pairs()
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         audit.of_losses(*spoil(some_losses(member), member), **more)
 
 
@@ -343,12 +336,6 @@ def test_what_cannot_be_used_is_refused_with_the_cure(spoil, more, message):
 def test_one_rate_is_no_list_of_rates(rates):
     with pytest.raises(TypeError, match=r"for one rate give \(0\.01,\)"):
         run.run_audit(validate_inputs(some_losses(pairs()), pairs()), fprs=rates, level=0.95)
-
-
-@pytest.mark.parametrize("losses", [np.array([["a", "b"]]), np.array([[1j, 2]]), [[None, 1.0]]])
-def test_what_is_no_number_is_refused(losses):
-    with pytest.raises(TypeError, match="`losses` must hold"):
-        audit.of_losses(losses, [[True, False]])
 
 
 def test_the_bound_of_the_best_attack_allows_for_the_choice():
@@ -479,23 +466,6 @@ def test_errors_are_what_the_definitions_give_on_what_is_left(member, coarse):
         assert torch.allclose(
             torch.tensor([errors[metric] for metric in ("auc", "advantage", "tpr@0.07")]).double(), expected, atol=1e-12
         ), name
-
-
-def jackknifed(losses, member):
-    """The error of LiRA's mean AUC by leaving out one model after the other."""
-    without = []
-    for model in range(len(member)):
-        kept, who = (torch.from_numpy(np.delete(table, model, axis=0)) for table in (losses, member))
-        found = rates(lira(kept, who), member=who, fprs=())
-        without.append(float(found["auc"].mean()))
-    return math.sqrt((len(without) - 1) * np.var(without))
-
-
-def test_errors_over_models_are_those_of_the_jackknife():
-    member = subsets(7, 100)
-    losses = some_losses(member, 1.0)
-    found = audit.of_losses(losses, member)
-    assert found.evaluation.standard_errors(["auc"])["LiRA"]["auc"] == pytest.approx(jackknifed(losses, member))
 
 
 @pytest.mark.parametrize(("units", "expected"), [(4, 4), (10, 10), (23, 10)])
@@ -653,22 +623,6 @@ def test_an_attack_of_your_own_is_judged_like_all_others():
     assert found.strongest.attack == "mine"
     assert "mine" in str(found.table())
     assert found.at_least("auc") > 0.9 > audit.of_losses(losses, member).at_least("auc")
-
-
-def test_an_audit_works_on_one_thread_and_leaves_the_others():
-    seen, before = [], torch.get_num_threads()
-
-    def watch(models):
-        seen.append(torch.get_num_threads())
-        return -models.losses
-
-    torch.set_num_threads(2)
-    try:
-        audit.of_losses(some_losses(subsets(1)), subsets(1), attacks={"mine": watch})
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
-    assert seen == [1]
 
 
 def test_what_is_probably_wrong_is_a_warning():

@@ -2,7 +2,6 @@
 
 import functools
 import math
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from leakage import audit
 from leakage.audit.gates import Gate
 from leakage.evaluation import outsiders_needed
 from refusing import refusals
-from reproduced.junit import to_junit
 
 ROWS = 240
 REPETITIONS = 20
@@ -157,19 +155,6 @@ def test_the_headline_is_the_attack_that_finds_most_at_one_percent():
     assert few.headline == "auc"
 
 
-def junit_of(gates):
-    losses, member, labels = minority(1000)
-    return ElementTree.fromstring(to_junit(audit.of_losses(losses, member, labels=labels).judge(gates), name="a\x00b"))
-
-
-def test_junit_has_a_test_case_for_each_gate():
-    suite = junit_of([Gate("auc", 0.9), Gate("auc", 0.5)])
-    assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
-    passed, failed = suite.findall("testcase")
-    assert passed.find("failure") is None
-    assert "exceeds 0.5" in failed.find("failure").get("message")
-
-
 def some_audit(**more):
     member = np.arange(200) < 100
     return audit.of_losses(total_leak(member[None])[0], member, **more)
@@ -178,10 +163,8 @@ def some_audit(**more):
 test_a_gate_that_says_nothing_is_refused = refusals(
     (lambda: Gate("auc", 1.0), "must be at least 0 and below 1"),
     (lambda: Gate("tpr@0.01", 5), "such as 0.05 for 5 %, got 5"),
-    (lambda: Gate("auc", -0.1), "must be at least 0 and below 1"),
     (lambda: Gate("auc", math.nan), "must be at least 0 and below 1"),
     (lambda: Gate("slice:precision", 0.5), "must be one of"),
-    (lambda: Gate("slice:", 0.5), "must be one of"),
     (lambda: some_audit().judge([Gate("tpr@0.01", 0.5)]), "no attack could exceed tpr@0.01=0.5 on this sample"),
     (lambda: some_audit().judge([Gate("slice:auc", 0.5)]), "needs `labels` or `groups`"),
     (lambda: some_audit(labels=np.arange(200)).judge([Gate("slice:auc", 0.5)]), "needs `labels` or `groups`"),

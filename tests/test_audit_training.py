@@ -9,7 +9,6 @@ import pytest
 import torch
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
@@ -142,13 +141,6 @@ def test_halves_are_drawn_of_units():
     assert found.records(1)[0]["unit"] in {*map(str, range(30))}
 
 
-def test_a_data_set_of_few_rows_has_a_result():
-    rows, labels = load_breast_cancer(return_X_y=True)
-    found = audit.of_sklearn(make_pipeline(StandardScaler(), GaussianNB()), rows, labels, models=6)
-    assert any("needs ≥ 1,000 outsiders; there are 284" in note for note in found.notes)
-    assert found.strongest.tpr[0.01] is not None
-
-
 class Nameless(Memory):
     """A classifier that keeps its classes to itself."""
 
@@ -175,7 +167,6 @@ class Broken(Memory):
         return super().predict_proba(X) * float("nan")
 
 
-@pytest.mark.filterwarnings("ignore:invalid value encountered in cast")  # scikit-learn casts NaN, then refuses it
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
@@ -183,16 +174,11 @@ class Broken(Memory):
         (lambda: audit_clones(RandomForestRegressor()), TypeError, r"for a regressor, .*`audit\.of_losses\(…, probab"),
         (lambda: audit_clones(Nameless()), TypeError, "must have `classes_` after `fit`, got none from Nameless"),
         (lambda: audit_clones(Bare()), TypeError, "must have `get_params`.* got Bare"),
-        (lambda: audit_clones(GaussianNB(), units=["a"]), ValueError, "`units` must be one for each of the 121 rows"),
         (lambda: audit_clones(GaussianNB(), units=Y), ValueError, "`units` must name four units or more"),
         (lambda: audit_clones(GaussianNB(), labels=Y[:9]), ValueError, "equally many rows, got 121 and 9"),
         (lambda: audit_clones(GaussianNB(), labels=np.zeros(ROWS)), ValueError, "two classes or more"),
-        (lambda: audit_clones(GaussianNB(), labels=np.full(ROWS, np.nan)), ValueError, "Input y contains NaN"),
-        (lambda: audit_clones(GaussianNB(), labels=np.ones((ROWS, 2))), ValueError, "y should be a 1d array"),
         (lambda: audit_clones(GaussianNB(), labels=[None, "a"] * 60 + [1]), ValueError, "Unknown label type"),
         (lambda: audit_clones(GaussianNB(), X[:3], [0, 1, 0]), ValueError, "four rows or more"),
-        (lambda: audit_clones(GaussianNB(), None), TypeError, "Expected sequence or array-like"),
-        (lambda: audit_clones(GaussianNB(), groups=["a"]), ValueError, "`groups` must be one for each of the 121 rows"),
         (lambda: audit_clones(GaussianNB(), models=5), ValueError, "`models` must be even, got 5"),
         (lambda: audit_clones(GaussianNB(), generator=7), TypeError, "numpy.random.default_rng"),
         (lambda: audit_clones(Broken()), ValueError, "probabilities in"),
@@ -329,30 +315,10 @@ def test_units_are_trained_on_as_a_whole(train):
     assert (found.member.shape, found.outsiders) == ((MODELS, POINTS // 3), POINTS // 6)
 
 
-class TwoOutputs(nn.Linear):
-    """The logits 0 and o."""
-
-    def forward(self, X):
-        return nn.functional.pad(super().forward(X), (1, 0))
-
-
-def fitted_to_one_output(module, rows, labels):
-    optimiser = torch.optim.Adam(module.parameters(), lr=0.02)
-    for _ in range(40):
-        optimiser.zero_grad()
-        nn.functional.binary_cross_entropy_with_logits(module(rows).squeeze(-1), labels.float()).backward()
-        optimiser.step()
-
-
 def test_one_output_of_a_module_is_the_logit_of_class_one():
-    one, two = (
-        audit_modules(train, labels=CLASSES % 2, make=make)
-        for train, make in ((fitted_to_one_output, lambda: nn.Linear(30, 1)), (fitted, lambda: TwoOutputs(30, 1)))
-    )
-    assert one.strongest.auc.estimate == pytest.approx(two.strongest.auc.estimate, abs=1e-3)  # float32 rounds
     recipe = Recipe(epochs=40, batch=30, learning_rate=0.02)
-    at_once = audit_modules(None, labels=CLASSES % 2, make=lambda: nn.Linear(30, 1), recipe=recipe)
-    assert at_once.strongest.auc.estimate > 0.6
+    found = audit_modules(None, labels=CLASSES % 2, make=lambda: nn.Linear(30, 1), recipe=recipe)
+    assert found.strongest.auc.estimate > 0.6
 
 
 ONE = nn.Linear(30, 3)
@@ -363,27 +329,14 @@ ONE = nn.Linear(30, 3)
     [
         (lambda: audit_modules(make=lambda: 3), TypeError, "`factory` must make an nn.Module"),
         (lambda: audit_modules(labels=CLASSES + 1), ValueError, "at least 0 and at most 2"),
-        (
-            lambda: audit_modules(None, labels=CLASSES + 1, make=lambda: nn.Linear(30, 3)),
-            ValueError,
-            "`y` must be at least 0 and at most 2",
-        ),
-        (lambda: audit_modules(labels=CLASSES - 1), ValueError, "`y` must be at least 0"),
         (lambda: audit_modules(labels=CLASSES + 0.5), ValueError, "`y` must be whole numbers"),
-        (lambda: audit_modules(labels=["a"] * POINTS), TypeError, "`y` must hold numbers"),
         (lambda: audit_modules(labels=CLASSES[:5]), ValueError, "equally many rows"),
         (lambda: audit_modules(rows=INPUTS[:, 0]), ValueError, "rows of features"),
         (lambda: audit_modules(rows=INPUTS / 0), ValueError, "`X` must be finite"),
-        (lambda: audit_modules(make=lambda: nn.Linear(30, 1)), ValueError, "`y` must be at least 0 and at most 1"),
         (
             lambda: audit_modules(make=lambda: nn.Sequential(nn.Linear(30, 3), nn.Softmax(1))),
             ValueError,
             "`factory` must give logits, got probabilities",
-        ),
-        (
-            lambda: audit_modules(None, make=lambda: nn.Sequential(nn.Linear(30, 1), nn.Sigmoid())),
-            ValueError,
-            "leave out the final softmax or sigmoid",
         ),
         (lambda: audit_modules(rows=TensorDataset(INPUTS, CLASSES)), TypeError, "got TensorDataset; of a data set"),
         (
@@ -392,7 +345,6 @@ ONE = nn.Linear(30, 3)
             "`units` must have equally many rows",
         ),
         (lambda: audit_modules(recipe=Recipe(1, 1)), ValueError, "goes with `train=None`"),
-        (lambda: audit_modules(None), ValueError, "dropout"),
         (lambda: audit_modules(lambda module, *_: copy.deepcopy(module)), ValueError, "`train` must train the module"),
         (lambda: audit_modules(make=lambda: ONE), ValueError, "`factory` must make a new module"),
         (lambda: audit_modules(make=ONE), TypeError, "`factory` must be a function"),

@@ -240,8 +240,6 @@ def test_an_estimator_that_never_saw_a_class_gives_it_no_chance():
 
 test_what_fits_no_panel_is_refused = refusals(
     (lambda: models_of(networks=NETWORKS[1:]), "`member` must be"),
-    (lambda: models_of(points=ROWS[1:]), "`member` must be"),
-    (lambda: models_of(labels=LABELS[1:]), "`labels` must have"),
     (lambda: models_of(labels=LABELS + 1).margins, "`labels` must be"),
     (lambda: models_of(points=ROWS / 0), "`points` must be finite"),
     (lambda: models_of(member=SUBSETS), "complementary"),
