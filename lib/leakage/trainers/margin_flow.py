@@ -14,7 +14,7 @@ the cost of the smaller space.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -33,7 +33,6 @@ class Descent:
     r"""Lengths of the steps, and when they end.
 
     Attributes:
-        steps: the most steps taken.
         learning_rate: η of plain gradient descent on the mean logistic loss; `None` for loss-normalised steps.
         margin: a network stops when its smallest $q_i = y_i \Phi(x_i)$ reaches this; infinite for never.
         stability: $c$, the first cap of a loss-normalised step.
@@ -56,7 +55,6 @@ class Training(Generic[Networks]):
     r"""Trained networks.
 
     Attributes:
-        model: the networks after training.
         margins: $q_i = y_i \Phi(x_i)$ of the training points.
         steps: how many steps each network took.
         snapshots: the networks at the steps asked for.
@@ -94,14 +92,9 @@ def train(
 
     Args:
         model: the initial networks, which are not changed.
-        points: training points.
         labels: ±1.
-        descent: steps and stop.
         snapshots: step counts (0 to `descent.steps`, increasing) at which the networks are kept.
         route: `dual`, `primal`, or `auto` for the cheaper one. They differ by rounding only.
-
-    Raises:
-        ValueError: if a network diverges.
     """
     dual = points.shape[-1] + 1 >= points.shape[-2] if route == "auto" else route == "dual"
     return _descend(_TwoLayers(model, points, labels, dual=dual), descent, snapshots=snapshots)
@@ -125,12 +118,8 @@ def train_module(
     Args:
         module: the architecture; its own parameters are not read and may be on the `meta` device.
         parameters: the initial ones by name, which are not changed.
-        points: training points.
         labels: ±1.
-        descent: steps and stop, with smaller caps than for `train`: those make a network of degree 3 oscillate.
-
-    Raises:
-        ValueError: if the network diverges, or has not one output for each point.
+        descent: with smaller caps than for `train`: those make a network of degree 3 oscillate.
     """
     return _descend(_Module(module, parameters, points, labels), descent)
 
@@ -150,26 +139,7 @@ def loss_shares(margins: Float[Tensor, "*b n"]) -> Float[Tensor, "*b n"]:
     return losses.softmax(-1) * (logsigmoid(-margins) - losses).exp()
 
 
-@runtime_checkable
-class _State(Protocol[Networks]):
-    """Networks during training."""
-
-    steps: Int[Tensor, "*b"]
-
-    def margins(self) -> Float[Tensor, "*b n"]:
-        """The present $q_i$; the state may keep what the next step needs."""
-        ...
-
-    def advance(self, margins: Float[Tensor, "*b n"], moving: Bool[Tensor, "*b"], descent: Descent) -> None:
-        """Take one step, in place, with the networks that move."""
-        ...
-
-    def networks(self) -> Networks:
-        """The present networks."""
-        ...
-
-
-def _descend(state: _State[Networks], descent: Descent, *, snapshots: Sequence[int] = ()) -> Training[Networks]:
+def _descend(state: "_TwoLayers | _Module", descent: Descent, *, snapshots: Sequence[int] = ()) -> Training[Any]:
     """Take steps until every network has arrived; those that have wait for the others."""
     every = 1 if state.steps.device.type == "cpu" else _CHECK_EVERY
     copies = {}
@@ -199,7 +169,7 @@ class _TwoLayers:
         self.lengths = self.square.sqrt()
         kernel = self.lifted @ self.lifted.mT if dual else self.lifted
         first = model.preactivations(points).detach()
-        # Written anew in each step: blocks that are taken and freed between small ones that stay make the memory grow.
+        # Written anew in each step: reusing the buffers avoids heap fragmentation.
         self.height, self.active = torch.empty_like(first), torch.empty_like(first)
         self.moved = first.new_zeros((*kernel.shape[:-2], kernel.shape[-1], first.shape[-1]))
         # Z(0), A and P, and where Z goes, with one leading dimension.
@@ -209,12 +179,12 @@ class _TwoLayers:
         self.steps = torch.zeros(labels.shape[:-1], dtype=torch.int64, device=labels.device)
 
     def margins(self) -> Float[Tensor, "*b n"]:
-        """See `_State`; the activations $[Z]_+$ are kept, computed in place: each pass over memory counts."""
+        """The present $q_i$; the activations $[Z]_+$ are kept, computed in place: each pass over memory counts."""
         torch.baddbmm(*self.sides, out=self.result).clamp_min_(0)
         return self.labels * _products(self.height, self.outputs)
 
     def advance(self, margins: Float[Tensor, "*b n"], moving: Bool[Tensor, "*b"], descent: Descent) -> None:
-        """See `_State`."""
+        """Take one step, in place, with the networks that move."""
         height = self.height
         active = torch.sign(height, out=self.active)  # 1 where a neuron is on, 0 where it is off or at its kink
         if descent.learning_rate is None:
@@ -233,7 +203,6 @@ class _TwoLayers:
         self.moved += push if self.dual else self.lifted.mT @ push
 
     def networks(self) -> TwoLayer:
-        """See `_State`."""
         change = (self.moved.mT @ self.lifted) if self.dual else self.moved.mT
         return TwoLayer(self.start.weights + change[..., :-1], self.start.biases + change[..., -1], self.outputs)
 
@@ -252,7 +221,7 @@ class _Module:
         self.steps = torch.zeros((), dtype=torch.int64, device=points.device)
 
     def margins(self) -> Float[Tensor, " n"]:
-        """See `_State`; the graph of the margins is kept."""
+        """The present $q_i$; their graph is kept for the next step."""
         outputs = functional_call(self.module, self.parameters, (self.points,), strict=True)
         if outputs.shape != self.labels.shape:  # any other shape would broadcast to wrong margins
             raise ValueError(f"`module` must give outputs (t,) for points (t, d), got {tuple(outputs.shape)}.")
@@ -260,7 +229,6 @@ class _Module:
         return self.graph.detach()
 
     def advance(self, margins: Float[Tensor, " n"], moving: Bool[Tensor, ""], descent: Descent) -> None:
-        """See `_State`."""
         rate, tensors = descent.learning_rate, list(self.parameters.values())
         strength = loss_shares(margins) if rate is None else torch.sigmoid(-margins) / len(margins)
         gradients = torch.autograd.grad((strength * self.graph).sum(), tensors)
@@ -275,7 +243,6 @@ class _Module:
                 tensor += torch.where(moving, length, 0.0) * gradient
 
     def networks(self) -> dict[str, Tensor]:
-        """See `_State`."""
         return {name: tensor.detach().clone() for name, tensor in self.parameters.items()}
 
 
