@@ -6,7 +6,7 @@ the two adapters. Adapters give float64 on the device of the points and no gradi
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from leakage import arguments
 
 Classifier = Callable[[Tensor], Tensor]
-"""Logits `(t, classes)` of points `(t, …)`; of posteriors their logarithms will do."""
+"""Logits `(t, classes)` of points `(t, …)`; log-posteriors are accepted too."""
 _CHUNK = 4096  # points at once
 
 
@@ -26,20 +26,13 @@ class ModuleClassifier:
 
     Points go in on the device of the module's first parameter and, unless they are whole numbers, with its dtype, or in
     float32 where there is none. One output o of each point stands for the two logits 0 and o of a binary classifier.
-
-    Attributes:
-        module: from points to logits.
     """
 
     module: nn.Module
 
     @torch.no_grad()
     def __call__(self, points: Num[Tensor, "t ..."]) -> Float64[Tensor, "t classes"]:
-        """The logits.
-
-        Raises:
-            ValueError: if the module does not give logits, one or more of each point.
-        """
+        """The logits."""
         like = next(self.module.parameters(), torch.empty(0, device=points.device))
         kind = like if points.is_floating_point() else like.device
         modes = [(part, part.training) for part in self.module.modules()]
@@ -51,15 +44,6 @@ class ModuleClassifier:
                 part.training = training
         logits = two_logits(torch.cat(parts), count=len(points))
         return check_logits(logits, count=len(points)).to(points.device, torch.float64)
-
-
-@runtime_checkable
-class Estimator(Protocol):
-    """A scikit-learn classifier."""
-
-    def predict_proba(self, X: np.ndarray, /) -> np.ndarray:
-        """The posteriors (t, classes)."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,11 +63,7 @@ class EstimatorClassifier:
     classes: np.ndarray | None = None
 
     def __call__(self, points: Float[Tensor, "t d"]) -> Float64[Tensor, "t classes"]:
-        """The logits.
-
-        Raises:
-            ValueError: as `ModuleClassifier`; if `classes` does not ascend, or lacks a class of the estimator.
-        """
+        """The logits."""
         found = torch.from_numpy(_posteriors(self.estimator, points.detach().cpu().numpy()))
         if self.classes is not None and found.ndim == 2:
             classes = np.asarray(self.classes)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from leakage import arguments
 from leakage.attacks.membership import posterior
 from leakage.models import mlp
-from leakage.models.classifier import Classifier, Estimator, EstimatorClassifier, ModuleClassifier, check_logits
+from leakage.models.classifier import Classifier, EstimatorClassifier, ModuleClassifier, check_logits
 from leakage.models.mlp import Mlp
 
 _WITHOUT_EFFECT = (nn.Flatten, nn.Identity, nn.Dropout)  # layers that do not change the output of a trained network
@@ -116,7 +116,7 @@ class TrainedModels:
     @classmethod
     def from_estimators(
         cls,
-        estimators: Sequence[Estimator],
+        estimators: Sequence[Any],
         points: Any,
         labels: Any,
         member: Any,
