@@ -57,7 +57,7 @@ def test_many_random_cuts_keep_the_area_and_convexity():
     edges = polygons.at_next_corner(vertices, counts) - vertices
     ahead = polygons.at_next_corner(edges, counts)
     assert (edges[..., 0] * ahead[..., 1] - edges[..., 1] * ahead[..., 0]).min() > -1e-12  # no reflex corner
-    assert polygons.is_inside(table.centres(), SQUARE).all()
+    assert polygons.is_inside(polygons.centres(vertices, counts), SQUARE).all()
 
 
 def test_a_window_is_turned_counter_clockwise():

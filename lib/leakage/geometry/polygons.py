@@ -74,10 +74,6 @@ class Polygons:
         self.parents[added] = self.parents[hit]
         self.count += len(hit)
 
-    def centres(self) -> Float[Tensor, "r 2"]:
-        """`centres` of the polygons."""
-        return centres(self.vertices[: self.count], self.corners[: self.count])
-
     def _sides(self, line: Float[Tensor, "3 k"], chosen: Tensor) -> tuple[Float[Tensor, "k v"], Bool[Tensor, " k"]]:
         """The heights of corners over their lines, 0 where that is rounding, and which polygons have both signs."""
         x, y = self.vertices.index_select(0, chosen).unbind(-1)

@@ -34,14 +34,13 @@ class Subdivision:
     """All R activation polytopes of a network in a window.
 
     Attributes:
-        network: the network, up to the requested layer.
-        window: the window, counter-clockwise.
-        plane: the plane of the window, if it is not the input plane itself.
+        network: up to the requested layer.
+        window: counter-clockwise.
+        plane: that of the window, if it is not the input plane itself.
         vertices: corners of each cell, counter-clockwise, the last one repeated.
         counts: number of corners of each cell.
         owners: the neuron, counted through all layers, whose hyperedge edge k (from corner k to the next) is on;
             sides of the window are -1, -2, ...
-        pattern: the activation pattern of each cell.
         maps: the rows $(A_P, b_P)$ of the affine map from window coordinates to outputs.
         layer_counts: the number of cells after each layer.
     """
@@ -124,22 +123,21 @@ def subdivide(
     Args:
         network: one network in float64, without leading dimensions, with two inputs unless there is a plane.
         window: corners of a convex polygon, in either orientation.
-        plane: the plane of the window, for networks with more inputs.
         layers: stop after this many hidden layers; all by default. The subdivision is then that of the truncated
             network, whose outputs are the heights of the next layer.
     """
-    return _cut([_truncated(network, layers)], counterclockwise(window).unsqueeze(0), [plane])[0]
+    return _cut([_truncate(network, layers)], counterclockwise(window).unsqueeze(0), [plane])[0]
 
 
 def subdivide_planes(network: Mlp, windows: Float[Tensor, "planes w 2"], planes: Sequence[Plane]) -> list[Subdivision]:
     """`subdivide` for a window on each of several planes, all cut at once: they cost little more than one."""
-    return _cut([_truncated(network, None)], torch.stack([counterclockwise(window) for window in windows]), planes)
+    return _cut([_truncate(network, None)], torch.stack([counterclockwise(window) for window in windows]), planes)
 
 
 def subdivide_networks(networks: Mlp, window: Float[Tensor, "w 2"]) -> list[Subdivision]:
     """`subdivide` for several networks, along one leading dimension and in one window, all cut at once."""
     count = len(networks.weights[0])
-    each = [_truncated(networks[number], None) for number in range(count)]
+    each = [_truncate(networks[number], None) for number in range(count)]
     return _cut(each, counterclockwise(window).expand(count, -1, -1), [None] * count)
 
 
@@ -158,7 +156,8 @@ def _cut(
             owner += 1
         parents = polygons.parents[: polygons.count]
         whose = whose[parents]
-        gates, maps = _compose(maps, parents, polygons.centres(), networks, layer, whose // share)
+        inside = centres(polygons.vertices[: polygons.count], polygons.corners[: polygons.count])
+        gates, maps = _compose(maps, parents, inside, networks, layer, whose // share)
         rows = torch.cat([rows[parents], gates], -1)
         counts.append(whose.bincount(minlength=len(windows)).tolist())
     found = []
@@ -217,7 +216,7 @@ def _in_window(network: Mlp, plane: Plane | None) -> Float[Tensor, "n 3"]:
     return torch.cat([weight @ plane.basis.T, (weight @ plane.origin + bias).unsqueeze(-1)], -1)
 
 
-def _truncated(network: Mlp, layers: int | None) -> Mlp:
+def _truncate(network: Mlp, layers: int | None) -> Mlp:
     """The network up to the requested layer."""
     kept = len(network.weights) - 1 if layers is None else layers
     return Mlp(network.weights[: kept + 1], network.biases[: kept + 1])

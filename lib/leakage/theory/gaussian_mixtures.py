@@ -14,6 +14,7 @@ from typing import TypedDict
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.functional import pad
 
 from leakage.precision import DTYPE
 
@@ -207,19 +208,14 @@ def power(*, member: ScaleMixture | Tensor, outsider: ScaleMixture | Tensor, fpr
     """
     laws = _as_mixture(outsider), _as_mixture(member)
     grid = _log_grid(*laws, points=_CELLS)
-    masses = [_cell_masses(law.cdf(grid)) for law in laws]
+    # Of the intervals from 0 through the points of the grid to infinity.
+    masses = [pad(pad(law.cdf(grid), (1, 0)), (0, 1), value=1.0).diff(dim=-1).clamp_min(0) for law in laws]
     null, alternative = torch.broadcast_tensors(*masses)
     order = torch.argsort(alternative / null.clamp_min(torch.finfo(null.dtype).tiny), dim=-1, descending=True)
     null, alternative = null.gather(-1, order), alternative.gather(-1, order)
     room = (fpr - (null.cumsum(-1) - null)).clamp_min(0)
     share = torch.where(null > 0, (room / null.clamp_min(torch.finfo(null.dtype).tiny)).clamp(max=1), 1.0)
     return (share * alternative).sum(-1)
-
-
-def _cell_masses(cdf: Tensor) -> Tensor:
-    """Masses of the intervals from 0 through the points of the grid to infinity."""
-    edges = torch.cat([torch.zeros_like(cdf[..., :1]), cdf, torch.ones_like(cdf[..., :1])], dim=-1)
-    return torch.diff(edges, dim=-1).clamp_min(0)
 
 
 def _as_mixture(law):

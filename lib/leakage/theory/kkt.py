@@ -12,6 +12,7 @@ finds a residual that training never removes.
 Leading dimensions are independent networks and training sets. Nothing here is random.
 """
 
+import itertools
 from dataclasses import dataclass, fields
 
 import torch
@@ -25,10 +26,11 @@ _ROUNDS = 100  # at most; 2 in many dimensions, 3 to 6 in few
 _SWEEPS = 10  # in one round
 _KINKS = 600  # up to this many, all subgradients are found at once, in under a second
 _STIFFNESS = 1e4  # of the equations there, in units of the largest gradient: they hold to its inverse square
-# The search ends where the squared distance exceeds the least one by at most
-_SETTLED = 1e-5  # of itself, plus
-_ROUNDING = 1e-14  # of the squared norm; or, where rounding keeps it from falling further, by
-_STUCK = 1e-6  # of the squared norm
+# The search ends where the squared distance d² exceeds a lower bound of the minimum by less than _SETTLED d² plus
+# _ROUNDING ‖θ‖², or, where it no longer falls, by less than _STUCK ‖θ‖².
+_SETTLED = 1e-5
+_ROUNDING = 1e-14
+_STUCK = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +41,7 @@ class KktConditions:
     one choice; another may have less slackness.
 
     Attributes:
-        multipliers: $\lambda_i \ge 0$.
-        subgradients: $s_{ij} \in [0, 1]$.
+        multipliers, subgradients: $\lambda_i$ and $s_{ij}$.
         residual: $\lVert \theta - \hat\theta \rVert / \lVert\theta\rVert$ with the right-hand sides $\hat\theta$.
         cosine: of the angle between $\theta$ and $\hat\theta$.
         slackness: $\sum_i \lambda_i (q_i - m) / (m \sum_i \lambda_i)$; 0 at a KKT point.
@@ -70,7 +71,9 @@ def check_kkt(
     fits = labels * model(points)
     margin = fits.amin(-1)
     pairs = _pairs(model, points, labels, kink_tolerance)
-    multipliers, weights = _solve_each(pairs, labels.shape[:-1])
+    batch = labels.shape[:-1]
+    solutions = [pairs[index].solve() for index in itertools.product(*map(range, batch))]
+    multipliers, weights = (torch.stack(part).view(*batch, *part[0].shape) for part in zip(*solutions, strict=True))
     hidden, outputs = pairs.parameters(multipliers, weights)
     distance = (hidden - pairs.hidden).square().sum((-2, -1)) + (outputs - model.outputs).square().sum(-1)
     return KktConditions(
@@ -104,7 +107,7 @@ class _Pairs:
     kink: Bool[Tensor, "*b n k"]
     on: Bool[Tensor, "*b n k"]  # and not on the kink
 
-    def __getitem__(self, index: int) -> "_Pairs":
+    def __getitem__(self, index: tuple[int, ...]) -> "_Pairs":
         return _Pairs(*(getattr(self, field.name)[index] for field in fields(self)))
 
     def parameters(self, multipliers: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -231,12 +234,3 @@ def _pairs(model: TwoLayer, points: Tensor, labels: Tensor, kink_tolerance: floa
         kink=kink,
         on=(reach > 0) & ~kink,
     )
-
-
-def _solve_each(pairs: _Pairs, batch: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """The solutions of all networks, one after the other."""
-    if not batch:
-        return pairs.solve()
-    parts = zip(*(_solve_each(pairs[index], batch[1:]) for index in range(batch[0])), strict=True)
-    multipliers, weights = (torch.stack(part) for part in parts)
-    return multipliers, weights

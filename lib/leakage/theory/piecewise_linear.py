@@ -73,13 +73,13 @@ def from_network(model: TwoLayer, *, tolerance: float = 1e-9) -> PiecewiseLinear
     weights = model.weights[:, 0]
     bending = (weights != 0) & (weights.abs() > tolerance * model.biases.abs())
     w, b, v = weights[bending], model.biases[bending], model.outputs[bending]
-    nodes = _merged(-b / w, v * w.abs(), tolerance)
+    nodes = _merge_kinks(-b / w, v * w.abs(), tolerance)
     left, right = (torch.where(side, v * w, 0.0).sum() for side in (w < 0, w > 0))
     nodes = nodes if len(nodes) else weights.new_zeros(1)
     return PiecewiseLinear(nodes, model(nodes[:, None]), left, right)
 
 
-def _merged(kinks: Tensor, bends: Tensor, tolerance: float) -> Tensor:
+def _merge_kinks(kinks: Tensor, bends: Tensor, tolerance: float) -> Tensor:
     """Ascending kinks, one for each group of kinks closer than `tolerance` whose bends do not cancel."""
     kinks, order = kinks.sort()
     opens = torch.cat([torch.ones_like(kinks[:1], dtype=torch.bool), kinks.diff() > tolerance])

@@ -105,11 +105,6 @@ class Setting:
         delta = samples / phi
         return cls.bilevel(penalty=product / delta, delta=delta, phi=phi, eta=eta, kappa=kappa)
 
-    @property
-    def shape(self) -> torch.Size:
-        """The shape of the batch."""
-        return self.penalty.shape
-
     def flatten(self) -> "Setting":
         """The same problems as a vector."""
         spectrum = Spectrum(*(part.flatten(0, -2) if part.ndim > 1 else part[None] for part in self.spectrum))
@@ -176,7 +171,6 @@ def solve(
     second line of (12), $\rho(z) = \log(1 + e^z)$. Six fixed-point steps, then Newton's method in the logarithms.
 
     Args:
-        nodes: of the quadrature in the output.
         iterations: steps, after the first six, after which a point counts as failed.
         strict: raise if a point fails; otherwise mark it by `converged` and NaN.
         method: `newton`, or `fixed point`, which the paper proposes, for comparison.
@@ -196,10 +190,10 @@ def solve(
         better = size < residual[active]
         best[active[better]], residual[active[better]], used[active] = here[better], size[better], step
         # A point that is solved and no longer improves is at the level of rounding.
-        going = (size >= _GOAL) & (better | (residual[active] >= TOLERANCE))
-        if not bool(going.any()):
+        unsolved = (size >= _GOAL) & (better | (residual[active] >= TOLERANCE))
+        if not bool(unsolved.any()):
             break
-        active, part, here, gap = active[going], part.take(going), here[going], gap[going]
+        active, part, here, gap = active[unsolved], part.take(unsolved), here[unsolved], gap[unsolved]
         logs[active] = here + _METHODS[method](here, gap, part)
     return _report(setting, flat, best, residual, used, nodes=nodes, strict=strict)
 
@@ -280,7 +274,7 @@ def _report(
     numbers = (*logs.exp().unbind(-1), *_moments(logs, flat.kappa, nodes))
     numbers = (torch.where(converged, number, torch.nan) for number in numbers)
     parts = (*numbers, flat.kappa, residual, used, converged)
-    return Solution(*(part.reshape(setting.shape) for part in parts))
+    return Solution(*(part.reshape(setting.penalty.shape) for part in parts))
 
 
 class InfiniteRidge(NamedTuple):
@@ -315,10 +309,7 @@ def infinite_ridge(
     Outputs and pull shrink alike, so that the attack does not get weaker: a training point moves its own output by
     $\gamma/2$, σD. Source: Tan et al. (2023), (57) and (60), corrected: printed are $2/(\lambda\delta)$ for γ, true for
     $\eta = 1$, and $\delta/\phi$ for $n/d = \delta\phi$ in $\alpha^2/\sigma^2$. The advantage is not in the paper.
-
-    Args:
-        phi, eta, kappa: as in `Setting.bilevel`.
-        delta, samples: $n/p$ or $n/d = \delta\phi$, one of them.
+    Give `delta`, $n/p$, or `samples`, $n/d = \delta\phi$.
     """
     size = samples if delta is None else delta
     phi, size, eta, kappa = broadcast_float64(phi, size, eta, kappa)  # pyright: ignore[reportArgumentType]

@@ -60,7 +60,7 @@ def system_residuals(setting: Setting, solution: Solution) -> dict[str, Float[Te
     """
     points = zip(*(part.flatten() for part in solution[:7]), strict=True)
     integral = torch.stack([torch.stack(_integral_residuals(*point)) for point in points], -1)
-    parts = (*_spectral_residuals(setting, solution), *integral.reshape(3, *setting.shape))
+    parts = (*_spectral_residuals(setting, solution), *integral.reshape(3, *setting.penalty.shape))
     return dict(zip(EQUATIONS, parts, strict=True))
 
 
