@@ -33,7 +33,7 @@ class Boundary:
     Attributes:
         segments: the two ends of each segment.
         cells: the cell of the subdivision that each segment belongs to.
-        classes: the two classes that meet at each segment.
+        classes: the two that meet at each segment.
         size: the largest absolute coordinate of the window.
     """
 

@@ -52,10 +52,9 @@ def layer_maps(
     $$ A_1 = W_1, \quad c_1 = b_1, \qquad A_{l+1} = W_{l+1} D_l A_l, \quad
        c_{l+1} = W_{l+1} D_l c_l + b_{l+1}, \qquad D_l = \operatorname{diag}(s^l). $$
 
-    Source: Peinemann (2021), Algorithm 2 and the prose on adapted biases. The $A_l$ are its adapted weights.
+    Those of the first layer do not depend on the pattern and have one row for all points.
 
-    Returns:
-        The $A_l$ and the $c_l$. Those of the first layer do not depend on the pattern and have one row for all points.
+    Source: Peinemann (2021), Algorithm 2 and the prose on adapted biases. The $A_l$ are its adapted weights.
     """
     weights, biases = [network.weights[0].unsqueeze(-3)], [network.biases[0].unsqueeze(-2)]
     for gate, weight, bias in zip(gates, network.weights[1:], network.biases[1:], strict=True):
@@ -104,10 +103,7 @@ def row_space(network: Mlp) -> RowSpace:
     The network sees a point only through $W_1 x$. With $W_1 = F Q^\top$, $Q^\top Q = I$, it is a network of
     $u = Q^\top x$ with the first weight F and $r = \min(d, n_1)$ inputs. Predictions, $\lVert A_P \rVert_F$ and $b_P$
     are those of x, and so are distances between points that differ within the row space of $W_1$. All gradients lie
-    there; random directions do not.
-
-    Returns:
-        The network of u, exact up to rounding. With no more inputs than neurons it is the network itself, and Q = I.
+    there; random directions do not. With no more inputs than neurons it is the network itself, and Q = I.
     """
     first = network.weights[0]
     neurons, inputs = first.shape[-2:]

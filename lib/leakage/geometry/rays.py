@@ -3,9 +3,9 @@ r"""Where a ray $x + t v$, $t \ge 0$, crosses hyperedges and changes its label: 
 A ray goes from polytope to polytope and flips one bit of the pattern at each crossing. The pattern is carried along and
 never computed at a crossing, where $z_i$ is ±1e-17. Directions are unit vectors, so that t is a distance.
 
-A label is the class of the largest output, the lowest of several equal ones, as with `argmax`. It changes where it is
-another one on a piece of the ray that has a length. Outputs that only touch change nothing. Where outputs are equal on
-a whole polytope, for example where all neurons are inactive, its points have the lowest class.
+A label is the class of the largest output, the lowest of several equal ones, as with `argmax`. A change counts only if
+the new label holds on a segment of positive length; a tie at a point does not count. Where outputs are equal on a whole
+polytope, for example where all neurons are inactive, its points have the lowest class.
 """
 
 import warnings
@@ -21,7 +21,7 @@ from leakage.models.mlp import Mlp
 TIE_TOLERANCE = 1e-12
 """Outputs that differ by less, in units of the largest, are equal; pieces below this share of a ray are none."""
 _ON_HYPEREDGE = 1e-12  # |z_i| below this, in units of the largest |z| of its layer at the point, is on a hyperedge
-_STALE = 0.9  # finished rays are dropped, which copies the others, once fewer than this share of the rays is unfinished
+_STALE = 0.9  # drop finished rays when fewer than this share is left (dropping copies the rest)
 _CHUNK = 4096  # segments looked at together: the heights of a few hundred neurons there fit a cache
 
 
@@ -57,9 +57,7 @@ def ray_crossings(
 
     Args:
         network: the network, or one for each leading dimension.
-        points: starts of the rays.
         directions: unit vectors $v$.
-        crossings: how many, at least 1.
         gates: the pattern to start from, for points on a hyperedge that was crossed before; else that of the points.
     """
     ray = _Rays(network, points, directions, gates)

@@ -26,8 +26,6 @@ class Activation:
     r"""A scalar function $\sigma$ that a layer applies to each of its entries.
 
     Attributes:
-        name: its key in `ACTIVATIONS`.
-        function: $\sigma$.
         all_derivatives: yields $\sigma(x), \sigma'(x), \sigma''(x), \dots$ without end.
         smooth: whether all derivatives exist everywhere.
         monotone: whether it strictly increases.

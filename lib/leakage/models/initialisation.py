@@ -16,12 +16,7 @@ from leakage.data.gaussians import gaussian
 
 @dataclass(frozen=True, eq=False)
 class Stack:
-    """Networks of one module.
-
-    Attributes:
-        parameters: what training changes, by name, each (models, ...).
-        buffers: other tensors by name, such as running means of batch normalisation; each (models, ...).
-    """
+    """Networks of one module: by name what training changes and other tensors, such as running means."""
 
     parameters: dict[str, Tensor]
     buffers: dict[str, Tensor]
@@ -54,10 +49,6 @@ def initial(module: nn.Module, models: int, *, generator: torch.Generator, dtype
     Linear and convolutional layers get PyTorch's default, weights and biases $U(\pm 1/\sqrt{\text{fan-in}})$;
     normalisations 1 and 0, with running means 0 and variances 1; word vectors $N(0, 1/\text{width})$, PyTorch's being
     too large for vectors that are also output weights.
-
-    Raises:
-        ValueError: if a layer has a kind that is not in `LAYERS`; stack modules of your own with
-            `torch.func.stack_module_state` then.
     """
     parameters, buffers = {}, {}
     for path, layer in module.named_modules():

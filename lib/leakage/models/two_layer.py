@@ -49,7 +49,6 @@ class TwoLayer:
         r"""$\Phi(\theta; x)$ at every point, a chunk of points at a time.
 
         Args:
-            points: leading dimensions as those of the network, or ones that broadcast with them.
             generator: draws the part of the pre-activations that `spread` describes, in float32.
             spread: `(*b, t)`; each pre-activation of a point gets an independent $N(0, \text{spread}^2)$ added. It
                 replaces the weights in directions that no training point reaches (`data.mixtures`). If it is 0

@@ -41,10 +41,8 @@ def moment(activation: Callable[[Tensor], Tensor], norm: Float[Tensor, "*b"], *,
 
     $$ s_p(t) = t^{-p}\, \E[\sigma(t z)\, \mathrm{He}_p(z)] . $$
 
-    Source: Wang et al., Lemma 4.1, with an input of any norm.
-
-    Raises:
-        ValueError: if a `norm` is too large for the quadrature: about 60 for a sine.
+    Source: Wang et al., Lemma 4.1, with an input of any norm. A `norm` that is too large for the quadrature is refused:
+    about 60 for a sine.
     """
     t = norm.to(DTYPE)
 
@@ -80,12 +78,11 @@ class RecoveryMoments:
 def recovery_moments(activation: Callable[[Tensor], Tensor], *, norm: float = 1.0) -> RecoveryMoments:
     r"""The moments of an activation that recover inputs of this norm.
 
+    Activations with $s_3 = s_4 = 0$, such as linear and quadratic ones, are refused: a moment of order 2 determines
+    inputs up to a rotation only.
+
     Source: Wang et al., Section 4.1 and Remarks 3 and 4. They choose by the kind of activation; here the values of the
     moments decide.
-
-    Raises:
-        ValueError: if $s_3 = s_4 = 0$, as for linear and quadratic activations: a moment of order 2 determines inputs
-            up to a rotation only. Or as in `moment`.
     """
     t = torch.tensor(norm, dtype=DTYPE)
     moments = tuple(float(moment(activation, t, order=order)) for order in ORDERS)

@@ -235,7 +235,7 @@ def sample_outsider(
 
 
 def _outsider_scale(design: Design, p: int, size: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    """Draws of $B (1/D + τ²/K)$: the prediction's variance for r² = 1."""
+    """Draws of the prediction's variance for r² = 1."""
     beta = torch.ones(size, dtype=DTYPE, device=generator.device)
     if p > design.n:
         kept = chi_square(design.n, size, generator=generator)

@@ -172,10 +172,6 @@ def sample_resolvent(
     Args:
         rows, columns: shape of the matrix, at least 0 and 1.
         mu: $\mu = n\lambda > 0$, at least 1e-150; the same draws serve every value.
-        trials: number of independent matrices.
-
-    Returns:
-        Tensors of shape `[*m, trials]`.
     """
     heights = _heights(rows, columns, depth=_depth(rows, columns, mu=float(mu.min())))
     mu = mu.to(generator.device, DTYPE).unsqueeze(-1)
@@ -242,7 +238,7 @@ class ResolventSamples:
     def draw(
         cls, design: Design, p: int, penalty: Float[Tensor, " m"], *, trials: int, generator: torch.Generator
     ) -> "ResolventSamples":
-        """Draw `trials` designs for the penalties λ (shape `[m]`, all positive)."""
+        """Draw `trials` designs for the penalties λ > 0."""
         mu = penalty.to(DTYPE).to(generator.device) * design.n
         tau2 = sample_unexplained_variance(design, p, (trials,), generator=generator)
         outsider, member = (

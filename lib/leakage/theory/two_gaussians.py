@@ -1,7 +1,7 @@
 r"""Testing $N(0, \sigma_1^2)$ (member) against $N(0, \sigma_0^2)$ (outsider) with one observation.
 
-Only the ratio of the two variances matters. A variance may be $+\infty$ (then the laws do not overlap), but not zero,
-negative or NaN. Source of all formulas: Tan et al. (2022), Theorem 3.2, in a form that is stable for nearly equal
+Only the ratio of the two variances matters. One variance may be $+\infty$ (then the laws do not overlap), but none
+zero, negative or NaN. Source of all formulas: Tan et al. (2022), Theorem 3.2, in a form that is stable for nearly equal
 variances.
 """
 
@@ -22,9 +22,6 @@ def advantage(*, member: Float[Tensor, "*#b"], outsider: Float[Tensor, "*#b"]) -
        \frac{\alpha}{\sigma_1} = \sqrt{\frac{L}{1 - e^{-L}}}, \quad L = \log\frac{\sigma_0^2}{\sigma_1^2}. $$
 
     Source: Tan et al. (2022), eq. (4); the ratio form avoids its 0/0 at $\sigma_0 = \sigma_1$.
-
-    Args:
-        member, outsider: variances $\sigma_1^2, \sigma_0^2 \in (0, \infty]$, not both infinite.
     """
     over_outsider, over_member = _scaled_thresholds(outsider, member)
     return 2 * (torch.special.ndtr(over_outsider) - torch.special.ndtr(over_member)).abs()

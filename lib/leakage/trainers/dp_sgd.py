@@ -24,10 +24,9 @@ _NO_NORM = 1e-30  # smaller than any clipping bound: keeps a gradient of zero fr
 
 @dataclass(frozen=True)
 class PrivateRecipe:
-    """Steps, batches and clipping of DP-SGD.
+    """Steps T, batches and clipping of DP-SGD.
 
     Attributes:
-        steps: T.
         batch: B, the expected number of examples in a step; a real number.
         clip: C, the largest norm of an example's gradient, over all weights and biases.
     """
@@ -59,13 +58,9 @@ def train(
         networks: the initial networks, leading dimensions models and settings; they are not changed.
         examples: those of all models, points and classes; see `MlpEnsemble`.
         rows: which points each model is trained on.
-        recipe: steps, expected batch, clipping bound.
         noise: σ of each setting; 0 is clipping alone, without any guarantee.
         learning_rate: η of each setting.
-        generator: draws batches and noise; its device is that of the networks.
-
-    Raises:
-        ValueError: if a network diverges.
+        generator: its device is that of the networks.
     """
     trained = networks.each(torch.clone)
     parameters = [part for layer in zip(trained.weights, trained.biases, strict=True) for part in layer]
@@ -102,19 +97,10 @@ def clipped_gradient_sum(
        \lVert g_i \rVert^2 = \sum_l \lVert \delta_l \rVert^2 \bigl( \lVert a^{l-1} \rVert^2 + 1 \bigr) $$
 
     The gradient $g_i$ is never formed: in layer l it is the outer product of $\delta_l$ with $(a^{l-1}, 1)$ (see
-    `ensembles.backpropagate`).
+    `ensembles.backpropagate`). The sums are those of the weights and biases of the first layer, of the second, and so
+    on, for networks with leading dimensions models and settings. Only points that are `present` count.
 
     Source: Goodfellow (2015), Efficient per-example gradient computations (arXiv 1510.01799).
-
-    Args:
-        networks: leading dimensions models and settings.
-        points: the batch of each model.
-        labels: their classes.
-        clip: C.
-        present: which points of the batch count; all by default.
-
-    Returns:
-        Weights and biases of the first layer, of the second, and so on, in the shapes of the networks.
     """
     inputs, signals = backpropagate(networks, points.unsqueeze(1), labels.unsqueeze(1))
     pairs = list(zip(inputs, signals, strict=True))

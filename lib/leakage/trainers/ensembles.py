@@ -28,9 +28,6 @@ _LARGEST_LAYER = 2**20  # numbers in the widest layer of one evaluated chunk: 4 
 _CHUNK = 125  # examples that a module evaluates at once
 
 
-# ── examples and losses ─────────────────────────────────────────────────────────────────────────────────────────────
-
-
 @dataclass(frozen=True, eq=False)
 class Examples:
     """Inputs of networks and their targets: as many rows in every tensor."""
@@ -89,8 +86,6 @@ def cross_entropies(
     return losses, largest >= own
 
 
-# ── ensembles ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
 E = TypeVar("E", bound="Ensemble")
 
 
@@ -142,18 +137,15 @@ class MlpEnsemble(Mlp):
         return len(self.weights[0])
 
     def clone(self) -> "MlpEnsemble":
-        """See `Ensemble.clone`."""
         return MlpEnsemble.from_mlp(self.each(lambda tensor: tensor.detach().clone()))
 
     def gradients(self, batch: Examples) -> list[Tensor]:
-        """See `Ensemble.gradients`."""
         inputs, signals = backpropagate(self, batch.inputs[0].to(self.weights[0].dtype), batch.targets)
         mean = [signal / len(batch.targets[0]) for signal in signals]
         weights = [signal.mT @ below for signal, below in zip(mean, inputs, strict=True)]
         return [*weights, *(signal.sum(-2) for signal in mean)]
 
     def compute_losses(self, examples: Examples) -> ExampleLosses:
-        """See `Ensemble.compute_losses` and `cross_entropies`."""
         (points,), dtype = examples.inputs, self.weights[0].dtype
         chunk = max(1, _LARGEST_LAYER // (len(self) * max(self.widths[1:])))
         parts = []
@@ -197,13 +189,9 @@ class ModuleEnsemble:
     read and may be on the `meta` device.
 
     Args:
-        module: the architecture, without dropout.
-        stack: parameters and buffers of the networks.
+        module: the architecture, without dropout, which would draw from PyTorch's global stream.
         batched: compute all networks in one call (`torch.func.vmap`) instead of one after the other; they differ by
             rounding only. By default on a GPU only: on a CPU large networks are faster one by one, in the cache.
-
-    Raises:
-        ValueError: if the module has dropout, which would draw from PyTorch's global stream.
     """
 
     def __init__(self, module: nn.Module, stack: Stack, *, batched: bool | None = None) -> None:
@@ -222,12 +210,11 @@ class ModuleEnsemble:
         return len(self.stack)
 
     def clone(self) -> "ModuleEnsemble":
-        """See `Ensemble.clone`."""
         self.stack.check_finite()
         return ModuleEnsemble(self.module, self.stack.clone(), batched=self.batched)
 
     def gradients(self, batch: Examples) -> list[Tensor]:
-        """See `Ensemble.gradients`; running means change in place."""
+        """Running means change in place."""
         self.module.train()
         found = [torch.empty_like(tensor) for tensor in self.parameters]
         for index in self._groups():
@@ -241,7 +228,7 @@ class ModuleEnsemble:
 
     @torch.no_grad()
     def compute_losses(self, examples: Examples) -> ExampleLosses:
-        """See `Ensemble.compute_losses` and `cross_entropies`; with running means."""
+        """With running means."""
         self.module.eval()
 
         def judge(logits: Tensor, targets: Tensor) -> ExampleLosses:
@@ -273,17 +260,12 @@ class ModuleEnsemble:
         return function(stack.parameters, stack.buffers, examples.inputs, examples.targets)
 
 
-# ── training ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 @dataclass(frozen=True)
 class Recipe:
     """How an ensemble is trained: cross-entropy on mini-batches, every network shuffling its own rows each epoch.
 
     Attributes:
-        epochs: passes over the rows.
         batch: examples in a step; the last step of an epoch takes the rest.
-        learning_rate: of the optimiser.
         optimiser: a name in `OPTIMISERS`.
         momentum: of `sgd`.
         weight_decay: an L2 penalty, added to the gradient.
@@ -313,22 +295,16 @@ def train(
     observed_epochs: Iterable[int] | None = None,
     description: str | None = None,
 ) -> E:
-    """Train each network on its rows to a small mean loss.
+    """Minimise each network's mean loss on its rows; the initial `ensemble` is not changed.
 
     Args:
-        ensemble: the initial networks; they are not changed.
-        examples: those of all networks.
         rows: which examples each network is trained on.
-        recipe: epochs, batches, optimiser.
         generator: shuffles the rows.
         orders: the shuffled rows of each epoch, for callers with streams of their own: networks of several experiments
             can then be trained together.
         observe: called with the number of epochs passed and a copy of the networks; see `Recorder`.
         observed_epochs: after which epochs, 0 being before training; by default after each.
         description: text of a progress bar; none by default.
-
-    Raises:
-        ValueError: if a network diverges.
     """
     observed = frozenset(range(1, recipe.epochs + 1) if observed_epochs is None else observed_epochs)
     state = ensemble.clone()
@@ -359,13 +335,7 @@ def shuffle_rows(rows: Int[Tensor, "models m"], *, generator: torch.Generator) -
 
 @dataclass(eq=False)
 class Recorder(Generic[E]):
-    """An observer for `train` that measures the networks at each observed epoch.
-
-    Attributes:
-        measure: gives tensors by name.
-        epochs: the epochs observed.
-        records: what was measured, one dictionary an epoch.
-    """
+    """An observer for `train` that measures the networks at each observed epoch, one record an epoch."""
 
     measure: Callable[[E], dict[str, Tensor]]
     epochs: list[int] = field(default_factory=list)

@@ -24,13 +24,7 @@ from leakage.precision import DTYPE
 
 
 class Client(nn.Module):
-    r"""$f(x) = \sum_j a_j\, \sigma(w_j^\top x) + b$ with the given hidden weights and $a_j = 1/m$.
-
-    Args:
-        weights: $w_j$ as rows; copied.
-        activation: a name in `activations.ACTIVATIONS`.
-        bias: b, which is not trained and has no gradient.
-    """
+    """A two-layer client with copies of the `weights` $w_j$, in rows, and an `activation` of `ACTIVATIONS`."""
 
     bias: Tensor
 
@@ -51,14 +45,8 @@ class DeepStack(nn.Module):
 
     The `plain` stack repeats $h \leftarrow \sigma(h)$ from $h = x$. The `paired` stack starts from $h = (x, -x)$, and
     its last layer reads $(h_+ - h_-)/\text{gain}$, with the gain of `stack_gain`: in both cases the client is the
-    two-layer one with these weights, at `stack_features(x)` instead of x.
-
-    Args:
-        weights: $w_j$ as rows, of length d also in the paired stack.
-        activation: a name in `activations.ACTIVATIONS`.
-        depth: the number of hidden layers, at least 2.
-        kind: `plain` or `paired`.
-        bias: b, which is not trained and has no gradient.
+    two-layer one with these weights, at `stack_features(x)` instead of x. `depth` is the number of hidden layers, at
+    least 2; the rows of `weights` have length d also in the paired stack.
     """
 
     def __init__(
@@ -127,7 +115,6 @@ class Loss:
     r"""A loss of a batch.
 
     Attributes:
-        value: the loss of outputs and labels.
         scale: the constant c of a batch size with $\nabla L = c \sum_i r_i \nabla f(x_i)$.
         logistic: whether $r = \operatorname{sigmoid}(f(x)) - y$, with labels 0 and 1.
     """
@@ -155,11 +142,7 @@ def batch_gradient(
 ) -> dict[str, Tensor]:
     r"""The gradient $\nabla_\theta L$ of one batch, a tensor for each parameter of the module, under its name.
 
-    Args:
-        module: gives one output for each input, as (B,) or (B, 1); its parameters and their `.grad` do not change.
-        inputs: the client's batch.
-        labels: one for each input; 0 or 1 for the logistic loss.
-        loss: a name in `LOSSES`.
+    The module gives one output for each input, as (B,) or (B, 1); its parameters and their `.grad` do not change.
     """
     names, parameters = zip(*module.named_parameters(), strict=True)
     with torch.enable_grad():

@@ -28,10 +28,8 @@ class Fit:
     r"""Trained ridge logistic regressions.
 
     Attributes:
-        gram: $K$, of the training points.
         dual: $c$, with $b = X^\top c$; at the optimum $\mu c_i = y_i - \rho'(f_i)$.
         logits: $f = Kc$, the outputs at the training points.
-        ridge: μ.
         residual: $\max_i |y_i - \rho'(f_i) - \mu c_i|$, in units of probability.
         change: the largest change of a logit in the last Newton step; the error left is of the order of its square.
             Infinite where rounding left no step that solves its equation.
@@ -90,15 +88,10 @@ def fit(
     Processes for Machine Learning, Algorithm 3.1.
 
     Args:
-        gram: $K$, symmetric.
+        gram: $K$, positive semi-definite up to less than μ.
         labels: 0 and 1.
         ridge: μ > 0.
         start: dual coefficients to start from, by default 0.
-        tolerance: of the logits.
-        most_steps: the most Newton steps taken.
-
-    Raises:
-        ValueError: if the Gram matrix is not positive semi-definite, up to less than μ.
     """
     n, batch = gram.shape[-1], gram.shape[:-2]
     grams, targets = gram.reshape(-1, n, n), labels.to(gram.dtype).reshape(-1, n)
@@ -135,10 +128,8 @@ def predict_with_point(
     Source: Tan et al. (2023), Theorem 2 and equation (14), with the γ of the training set at hand instead of its limit.
 
     Args:
-        model: trained without the points.
         cross: $k_j = X x_j$.
         squares: $\lVert x_j \rVert^2$.
-        labels: $y_j$, 0 or 1.
     """
     weighted = curvature(model.logits).sqrt().unsqueeze(-1) * cross
     explained = torch.linalg.solve_triangular(model.factor, weighted, upper=False).square().sum(-2)
@@ -157,13 +148,7 @@ def train_with_point(
     r"""Train again with one more point, which comes last in the result.
 
     The start is the prediction of `predict_with_point` for the new coefficient, and first-order changes of the others.
-
-    Args:
-        model: trained without the point.
-        labels: of the model's training points.
-        cross: inner products of the point with these.
-        square: squared length of the point.
-        label: of the point, 0 or 1.
+    `labels` are those of the model's training points; the other arguments are as there, for one point.
     """
     gram, batch = model.gram, cross.shape[:-1]
     square, label = square.expand(batch).to(gram.dtype), label.expand(batch).to(gram.dtype)
@@ -206,7 +191,7 @@ def _newton_step(
     residual, root = _residual(labels, logits, ridge * dual), curvature(logits).sqrt()
     factor = _cholesky(gram, root, ridge)
 
-    def solved(step: Tensor, turn: Tensor) -> Bool[Tensor, " m"]:
+    def solves_equation(step: Tensor, turn: Tensor) -> Bool[Tensor, " m"]:
         """Whether a step solves its equation, up to a share of its right-hand side or to the rounding of that."""
         wrong = (residual - ridge * step - root.square() * turn).abs().amax(-1)
         rounding = torch.finfo(dual.dtype).eps * (ridge * dual).abs().amax(-1)
@@ -214,14 +199,14 @@ def _newton_step(
 
     step = (residual - root * _solve(factor, root * _product(gram, residual))) / ridge
     turn = _product(gram, step)
-    good = solved(step, turn)
+    good = solves_equation(step, turn)
     if not bool(good.all()):  # the difference has cancelled
         other = (root * _solve(factor, residual / root.clamp_min(torch.finfo(root.dtype).tiny))).nan_to_num()
         step = torch.where(good.unsqueeze(-1), step, other)
         turn = torch.where(good.unsqueeze(-1), turn, _product(gram, other))
-        good = solved(step, turn)
+        good = solves_equation(step, turn)
     length = _step_length(labels, logits, dual, step, turn, ridge)
-    # A shortened step never counts as an arrival, and neither does one that rounding made.
+    # A shortened step, or one that does not solve its equation, does not count as convergence.
     change = torch.where((length < 1) | ~good, torch.inf, turn.abs().amax(-1))
     return dual + length.unsqueeze(-1) * step, change
 

@@ -21,10 +21,7 @@ def nested_min_norm(
     *,
     widths: Sequence[int],
 ) -> Float[Tensor, "*b w q"]:
-    r"""Predictions of the minimum-norm fits on the first p features, for every p in `widths`.
-
-    Takes the arguments of `nested_weights`, and the training labels $y$.
-    """
+    r"""Predictions of the minimum-norm fits on the first p features, for every p in `widths`; see `nested_weights`."""
     return (nested_weights(features, queries, widths=widths) @ labels[..., None, :, None]).squeeze(-1)
 
 
@@ -39,11 +36,7 @@ def nested_weights(
 
     The Gram matrix squares the condition number of the design: relative errors are $10^{-13}$ for Gaussian designs away
     from p = n, and at most about $10^{-8}$ next to it.
-
-    Args:
-        features: the widest design.
-        queries: the points of the predictions, in the same features.
-        widths: strictly increasing, from 1 to P.
+    The `widths` increase strictly, from 1 to P.
     """
     rows = features.shape[-2]
     designs, points = (tensor.reshape(-1, *tensor.shape[-2:]) for tensor in (features, queries))

@@ -52,6 +52,6 @@ def advantage_bound(*, sampling_rate: float, noise_multiplier: float, steps: int
 
 @lru_cache(maxsize=64)
 def _accountant(rate: float, noise: float, steps: int) -> PLDAccountant:
-    """The composed privacy loss, which takes long; reading ε and δ off it does not."""
+    """The composed privacy loss, which takes long; evaluating ε and δ afterwards is fast."""
     step = PoissonSampledDpEvent(rate, GaussianDpEvent(noise))
     return PLDAccountant(value_discretization_interval=_GRID).compose(SelfComposedDpEvent(step, steps))

@@ -26,7 +26,6 @@ class Machine:
         dual: $a_i \ge 0$; not zero for the support vectors.
         offset: $b$.
         norm: $\lVert w \rVert$; 0 where the optimum is $w = 0$, up to rounding.
-        labels: $y_i$, ±1.
     """
 
     dual: Float[Tensor, "*b n"]
@@ -53,7 +52,7 @@ def hard_margin(gram: Float[Tensor, "*b n n"], labels: Num[Tensor, "*b n"], *, t
        = \begin{pmatrix} \mathbf 1 \\ 0 \end{pmatrix}, \qquad Q_{ij} = y_i y_j K_{ij}. $$
 
     S begins with all points. Points of S with $a_i < 0$ leave it and others with $y_i f(x_i) < 1$ enter, all at once.
-    Where the number of violations has not fallen for some rounds, only the last of them moves, which is sure to end.
+    Where the number of violations has not fallen for some rounds, only the last violation is moved; this terminates.
     The result is that of one linear solve, without a solver's tolerance.
 
     Source: the algorithm is the principal block pivoting of J. J. Júdice, F. M. Pires (1994), Computers & Operations
@@ -63,10 +62,6 @@ def hard_margin(gram: Float[Tensor, "*b n n"], labels: Num[Tensor, "*b n"], *, t
         gram: $K$, positive definite.
         labels: ±1, both present in each training set.
         tolerance: violations up to this are rounding, in units of the margin, and of the largest $a_i$.
-
-    Raises:
-        ValueError: if the Gram matrix is not positive definite; then the labels may not be separable.
-        ArithmeticError: if the pivoting does not end.
     """
     n, batch = gram.shape[-1], gram.shape[:-2]
     signs = labels.to(gram.dtype).reshape(-1, n)
@@ -99,11 +94,6 @@ def soft_margin(gram: Float[Tensor, "*b n n"], labels: Num[Tensor, "*b n"], *, c
     slacks ξ; where that difference cancels to rounding, w is 0.
 
     Source: scikit-learn's `SVC`, which keeps Q in single precision.
-
-    Args:
-        gram: $K$, positive semi-definite.
-        labels: ±1, both present in each training set.
-        cost: C.
     """
     n, batch = gram.shape[-1], gram.shape[:-2]
     signs = labels.double().reshape(-1, n)

@@ -33,12 +33,7 @@ def prox(output: Float[Tensor, "*#b"], gamma: Float[Tensor, "*#b"], label: Num[T
     between two points for ever, as at $v = 4.8$, $\gamma = 367$. $y = 1$ is reflected to $y = 0$, where $\rho'$ keeps
     its digits.
 
-    Source: Tan et al. (2023), Definition 2 and equation (49).
-
-    Args:
-        output: v, the output without the point; finite and, like γ, at most 1e300.
-        gamma: $\gamma \ge 0$, finite.
-        label: y, 0 or 1.
+    Source: Tan et al. (2023), Definition 2 and equation (49). v and $\gamma \ge 0$ are at most 1e300 in size.
     """
     sign = label_sign(label)
     return -sign * _root(*torch.broadcast_tensors(-sign * output, gamma))
