@@ -89,18 +89,20 @@ QUICK = {
     ),
     "studies_blessing_private_training": ("an_advantage_that_is_not_attained_gains_nothing_known",),
     "studies_blessing_support_vectors": ("every_law_has_one_point_and_labels_of_both_signs",),
-    "studies_blessing_theory_checks": ("one_threshold_wins_all_that_the_ratio_can",),
+    "studies_blessing_logistic_theory": ("one_threshold_wins_all_that_the_ratio_can",),
     "studies_blessing_translation": ("the_record_has_the_form_that_attacks_read",),
-    "studies_gradient_inversion_error_laws": ("tilts_fall_as_the_root_of_the_width_and_broadcast",),
-    "studies_kkt_margin_line_theorems": (
+    "studies_gradient_inversion_errors": ("tilts_fall_as_the_root_of_the_width_and_broadcast",),
+    "studies_kkt_margin_line": (
         "a_point_without_a_multiplier_next_to_a_kink_does_not_split_it",
         "runs_off_the_margin_are_maximal_and_count_the_points_at_their_ends",
         "the_kink_of_a_sum_lies_between_the_kinks_of_its_terms",
         "the_rate_is_the_derivative_of_the_norm",
         "the_shifted_example_fits_its_points_with_another_norm_and_kink",
     ),
-    "studies_kkt_margin_margin_size": ("the_printed_factor_is_a_bound_only_from_one_on",),
-    "studies_kkt_margin_theorem_bounds": ("the_ratio_at_400_dimensions_is_seven_times_too_large_for_the_proof",),
+    "studies_kkt_margin_bounds": (
+        "the_printed_factor_is_a_bound_only_from_one_on",
+        "the_ratio_at_400_dimensions_is_seven_times_too_large_for_the_proof",
+    ),
     "studies_kkt_margin_trained_networks": (
         "all_sides_and_networks_are_compared_on_the_same_splits",
         "descents_are_compared_on_the_same_points_and_starts",
@@ -113,11 +115,13 @@ QUICK = {
     ),
     "studies_min_norm_random_features": ("which_of_two_labels_is_positive_does_not_matter",),
     "studies_min_norm_relu_features": ("predictions_drawn_from_the_variances_match_fitted_predictions",),
-    "studies_polytopes_boundary_attacks": ("losses_are_what_they_are_called",),
+    "studies_polytopes_attacks": (
+        "a_combiner_does_not_see_the_targets_membership",
+        "losses_are_what_they_are_called",
+        "rings_count_what_is_in_them",
+    ),
     "studies_polytopes_clusters_2d": ("walls_are_orthogonal_to_axes",),
-    "studies_polytopes_data_planes": ("rings_count_what_is_in_them",),
     "studies_polytopes_other_algorithms": ("nothing_is_met_where_nothing_changes",),
-    "studies_polytopes_signals": ("a_combiner_does_not_see_the_targets_membership",),
     "studies_polytopes_theorems": (
         "a_network_of_ones_by_hand",
         "layers_refine_and_cells_of_another_network_do_not",

@@ -7,11 +7,10 @@ import torch
 from torch import nn
 
 import clustered_bits
-from leakage.attacks.membership import loss_threshold
 from leakage.data.gaussians import gaussian
 from leakage.data.membership_splits import complementary_pairs
 from leakage.metrics.scores import rates
-from leakage.models.initialisation import Stack, initial
+from leakage.models.initialisation import initial
 from leakage.trainers.ensembles import Examples, ModuleEnsemble, Recipe
 from reproduced.runtime import stream
 from reproduced.studies.blessing import early_stopping
@@ -39,13 +38,6 @@ def found():
     return run(kept=(0, 12))
 
 
-def test_all_rates_of_all_attacks_are_there(found):
-    assert found.attacks.keys() == early_stopping.LOSS_ATTACKS.keys()
-    rates_of = [part for of in found.attacks.values() for part in (of.advantage, of.auc, of.tpr[0.05])]
-    assert {tuple(part.shape) for part in (found.error, found.validation_loss, found.train_loss, *rates_of)} == {(3, 8)}
-    assert found.kept.losses.shape == (2, 8, POOL)
-
-
 def test_what_leaks_before_training_is_nothing_and_after_it_much(found):
     for name, of in found.attacks.items():
         area = of.auc.mean(-1)
@@ -59,25 +51,6 @@ def test_kept_losses_give_the_same_rates(found):
     scores = found.kept.thresholds.clamp_min(0).unsqueeze(-1) - found.kept.losses
     again = rates(scores, member=found.kept.member, fprs=())["advantage"]
     torch.testing.assert_close(again, found.attacks["global"].advantage[[0, 2]])
-
-
-def test_some_attacks_alone_are_the_same(found):
-    losses, member = found.kept.losses, found.kept.member
-    partner = torch.arange(8).unflatten(0, (4, 2)).flip(-1).flatten()
-    some = early_stopping.audit_losses(losses, member, partner, attacks=("sample",), fprs=())
-    assert set(some) == {"sample"}
-    torch.testing.assert_close(some["sample"].advantage, found.attacks["sample"].advantage[[0, 2]])
-    torch.testing.assert_close(loss_threshold.global_thresholds(losses, member, partner), found.kept.thresholds)
-
-
-def test_splits_are_put_together_and_stopped_each_at_its_epoch(found):
-    both = early_stopping.stack_splits([found, found])
-    assert both.attacks["lira"].tpr[0.05].shape == (2, 3, 8)
-    at = early_stopping.select_epochs(both, [2, 1])
-    assert at.epochs.tolist() == [12, 4]
-    for place, epoch in enumerate((2, 1)):
-        torch.testing.assert_close(at.error[place], found.error[epoch])
-        torch.testing.assert_close(at.attacks["lira"].tpr[0.05][place], found.attacks["lira"].tpr[0.05][epoch])
 
 
 def test_the_log_loss_gap_is_nothing_before_training_and_grows(found):
@@ -177,27 +150,7 @@ def record(stack=None, epochs=(0, 1, 3)):
     return record_training(networks, pool, other, recipe, pairs=pairs, epochs=epochs, generator=draws)
 
 
-def test_the_record_has_the_form_that_attacks_read():
-    found = record()
-    assert {name: tuple(part.shape) for name, part in found.recorded._asdict().items()} == {
-        "losses": (3, 4, 40),
-        "error": (3, 4),
-        "validation_loss": (3, 4),
-    }
-    assert found.epochs.tolist() == [0, 1, 3]
-    assert found.member.sum(0).tolist() == [2] * 40
-    assert bool((found.member ^ found.member[found.partner]).all())
-
-
 def test_before_training_the_losses_are_those_of_the_initial_networks():
     start = initial(network(), 4, generator=stream(0, "networks"))
     expected = ModuleEnsemble(network(), start).compute_losses(draw_examples(40, "pool"))
     torch.testing.assert_close(record().recorded.losses[0], expected.losses)
-
-
-def test_networks_of_ones_own_can_be_the_start():
-    modules = [network() for _ in range(4)]
-    found = record(Stack(*torch.func.stack_module_state(modules)).clone(), epochs=(0,))
-    other = draw_examples(30, "other")
-    wrong = torch.stack([module(other.inputs[0]).argmax(-1) != other.targets for module in modules])
-    torch.testing.assert_close(found.recorded.error[0], wrong.double().mean(-1))

@@ -11,9 +11,7 @@ from leakage.metrics.estimates import mean_interval
 from leakage.metrics.roc import ks_test
 from leakage.theory.logistic.limit import Setting, solve
 from leakage.theory.logistic.output_law import OutputLaw, generalisation_error
-from leakage.trainers.logistic_regression import fit
 from reproduced.runtime import stream
-from reproduced.studies.blessing import logistic_models
 from reproduced.studies.blessing.logistic_models import (
     Bilevel,
     coefficient_distances,
@@ -64,19 +62,6 @@ def test_short_rows_have_the_law_of_plain_draws(d, p, power):
         assert ks_test(summary(*ours), summary(gram, cross, teacher, squares)).p_value > P_VALUE
 
 
-def test_ten_million_features_cost_what_a_thousand_do():
-    ensemble, generator = Bilevel(20, 100, 10**7, sigma_beta=10.0, eta=2.0), stream(0, "ten million")
-    points = draw_points(ensemble, 3, generator=generator)
-    data = draw_training_sets(ensemble, 2, generator=generator, points=points)
-    assert data.strong.shape == (2, 20, 4 + 20)
-    assert data.weak.shape == (2, 20, 3 + 20)
-    # |x|² is 1 + η up to the fluctuation of the 100 strong features, sqrt(2/100).
-    torch.testing.assert_close(
-        data.gram().diagonal(dim1=-2, dim2=-1).mean(), torch.tensor(3.0).double(), rtol=0, atol=0.15
-    )
-    torch.testing.assert_close(points.squares.mean(), torch.tensor(3.0).double(), rtol=0, atol=0.5)
-
-
 def test_the_teacher_has_the_variance_of_its_coefficients_and_labels_follow_it():
     ensemble = Bilevel(2000, 5, 20, sigma_beta=2.0)
     data = draw_training_sets(ensemble, 10, generator=stream(0, "teacher"))
@@ -85,15 +70,6 @@ def test_the_teacher_has_the_variance_of_its_coefficients_and_labels_follow_it()
     noise = data.labels - torch.sigmoid(data.teacher)
     assert abs(float(noise.mean())) < 4 * 0.5 / 20_000**0.5
     assert abs(float((noise * data.teacher).mean())) < 4 * 1.0 / 20_000**0.5
-
-
-def test_the_reading_with_squares_changes_both_variances():
-    ensemble, other = (Bilevel(500, 50, 500, 10.0, eta=3.0, power=power) for power in (1.0, 0.5))
-    assert (ensemble.strong, ensemble.weak) == pytest.approx((1 / 50, 3 / 450))
-    assert (other.strong * 500) ** 2 == pytest.approx(500 / 50)
-    assert (other.weak * 500) ** 2 == pytest.approx(3 * 500 / 450)
-    assert ensemble.ridge(0.1) == pytest.approx(0.1)
-    assert (ensemble.delta, ensemble.phi) == pytest.approx((1.0, 10.0))
 
 
 ENSEMBLE = Bilevel(200, 100, 300, 10.0)
@@ -125,14 +101,6 @@ def test_simulated_alpha_sigma_gamma_and_error_are_those_of_the_theory():
         assert close(sample, expected)
 
 
-def test_eigenvalues_of_the_squared_covariance_do_not_fit_the_theory():
-    ensemble = Bilevel(200, 20, 200, 10.0, eta=3.0, power=0.5)
-    found = simulate(ensemble, penalty=0.1, trials=12, generator=stream(0, "squared"))
-    law = theory(Bilevel(200, 20, 200, 10.0, eta=3.0), 0.1)
-    assert not close(found.gamma, law.gamma)
-    assert float(law.gamma) / float(found.gamma.mean()) > 1.5
-
-
 def test_rates_of_thresholds_are_shares():
     found = simulate(ENSEMBLE, penalty=0.1, trials=3, generator=stream(0, "rates"), thresholds=(0.0, 0.5, 1e9))
     assert found.tpr.shape == found.fpr.shape == (3, 3)
@@ -151,16 +119,6 @@ def test_the_shortcut_is_training_with_the_point():
     assert float((found.outputs - found.without).abs().min()) > 0.01 * spread
 
 
-def test_batches_change_nothing_but_the_draws(monkeypatch):
-    points = draw_points(ENSEMBLE, 2, generator=stream(0, "batches"))
-    monkeypatch.setattr(logistic_models, "_BATCH", {"cpu": 2 * 200**2})
-    found = simulate_outputs(ENSEMBLE, points, penalty=0.1, trials=5, generator=stream(0, "five"), refit=True)
-    assert found.without.shape == (2, 5)
-    assert found.refits.shape == (2, 5)
-    assert len(found.without.unique()) == 10
-    assert float((found.refits - found.outputs).abs().max()) < 0.02
-
-
 def test_leaving_out_is_training_without_the_point():
     found = simulate_leave_one_out(ENSEMBLE, penalty=0.1, generator=stream(0, "left out"), refits=10)
     assert float((found.without[:10] - found.refits).abs().max()) < 0.02 * float(found.without.std())
@@ -174,12 +132,6 @@ def test_ten_million_features_agree_with_the_theory():
     spread = (found.alpha.square() * ensemble.kappa**2 + found.sigma.square()).sqrt()
     # With 20 strong features and 100 points a finite n costs more than 3 %.
     assert float(spread.mean()) == pytest.approx(float(law.spread), rel=0.1)
-
-
-def test_models_that_do_not_converge_raise(monkeypatch):
-    monkeypatch.setattr(logistic_models, "fit", partial(fit, most_steps=2))
-    with pytest.raises(ArithmeticError, match="did not converge"):
-        simulate(ENSEMBLE, penalty=0.1, trials=1, generator=stream(0, "two steps"))
 
 
 HEAVY_TAIL, PENALTY = Bilevel(200, 40, 120, 10.0, eta=2.0), 0.1
@@ -231,14 +183,6 @@ def outputs(trials):
     found = simulate_outputs(few, points, penalty=0.1, trials=trials, generator=stream(0, "law sets"), refit=True)
     solution = solve(Setting.bilevel(penalty=0.1, delta=few.delta, phi=few.phi, kappa=few.kappa))
     return found, points, point_laws(solution.law, influence(few, points, solution, penalty=0.1))
-
-
-def test_points_can_be_drawn_with_one_teachers_logit():
-    points = draw_points(ENSEMBLE, 5, generator=stream(0, "one teacher"), teacher=30.0)
-    torch.testing.assert_close(points.teacher, torch.full_like(points.teacher, 30.0))
-    assert points.labels.tolist() == [1.0] * 5  # against odds of e^30
-    expected = ENSEMBLE.strong * points.strong.square().sum(-1) + ENSEMBLE.weak * points.weak.square().sum(-1)
-    torch.testing.assert_close(points.squares, expected)
 
 
 def test_the_influence_of_a_point_tends_to_the_limits():

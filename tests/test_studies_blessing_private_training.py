@@ -1,8 +1,6 @@
 """Fronts hold what nothing beats; the audit of private networks finds what is planted no more than is guaranteed."""
 
-import itertools
 import math
-from functools import cache
 
 import pytest
 import torch
@@ -33,14 +31,6 @@ def test_the_front_does_not_depend_on_the_order_of_the_settings():
     assert bool(private_training.pareto_front(error[front], advantage[front]).all())
 
 
-def test_repetitions_have_fronts_of_their_own():
-    draws = stream(1, "front")
-    error, advantage = torch.rand(2, 10, 3, generator=draws)
-    together = private_training.pareto_front(error, advantage)
-    alone = [private_training.pareto_front(error[:, i], advantage[:, i]) for i in range(3)]
-    torch.testing.assert_close(together, torch.stack(alone, 1))
-
-
 def a_front(shift=0.0):
     """Five settings, two splits of four models; all models alike but for a little noise."""
     draws = stream(2, "models")
@@ -68,14 +58,6 @@ def test_the_least_error_is_that_of_a_setting_or_of_a_lot_between_two(at_most, l
     # At 0.45: the first setting (0.1, 0.5) in three of four cases, the second (0.2, 0.3) otherwise.
     found = float(private_training.least_error(ERROR, ADVANTAGE, at_most=at_most))
     assert found == pytest.approx(least, nan_ok=True)
-
-
-def test_the_least_error_falls_with_the_advantage_allowed_and_is_convex():
-    error, advantage = torch.rand(2, 20, 5, generator=stream(3, "hull"), dtype=torch.float64)
-    levels = torch.linspace(0.3, 0.9, 25, dtype=torch.float64).tolist()
-    curve = torch.stack([private_training.least_error(error, advantage, at_most=level) for level in levels])
-    assert bool((curve.diff(dim=0) <= 1e-12).all())  # rounding
-    assert bool((curve.diff(dim=0).diff(dim=0) >= -1e-12).all())
 
 
 def test_guarantees_are_those_of_the_accountant_for_each_setting():
@@ -141,26 +123,7 @@ def a_point(width=8, split=0, *, seed=0, pool=40, noise=(0.5, 2.0), steps=30):
     )
 
 
-@cache
-def the_point():
-    """A point of the grid, to look at."""
-    return a_point()
-
-
-def test_settings_are_every_rate_with_every_noise():
-    found = the_point()
-    expected = torch.tensor(list(itertools.product(RATES, (0.5, 2.0))))
-    torch.testing.assert_close(torch.stack([found.learning_rate, found.noise], dim=-1), expected)
-    assert found.error.shape == found.attacks["global"].auc.shape == (6, 6)
-
-
 def test_little_noise_learns_what_much_noise_does_not():
     error = a_point(noise=(0.1, 100.0), steps=60).error.mean(-1)
     assert float(error[0::2].min()) < 0.1  # three well separated classes
     assert float(error[1::2].min()) > 0.3
-
-
-def test_the_same_seed_gives_the_same_networks_and_another_one_others():
-    first, again, other = (found.attacks["global"].auc for found in (the_point(), a_point(), a_point(seed=1)))
-    torch.testing.assert_close(first, again)
-    assert not torch.allclose(first, other)

@@ -9,11 +9,9 @@ from leakage.data.gaussians import gaussian
 from leakage.metrics.estimates import mean_interval
 from leakage.trainers.svm import hard_margin, soft_margin
 from reproduced.runtime import stream
-from reproduced.studies.blessing import support_vectors
 from reproduced.studies.blessing.support_vectors import (
     FEATURE_MODELS,
     FeatureModel,
-    digit_pixels,
     measure_privacy,
     random_relu,
     separable_gaussians,
@@ -75,15 +73,6 @@ def test_random_relu_features_are_nested_projections_of_one_point():
     assert not torch.allclose(sets.point[0], sets.point[1])
 
 
-def test_digit_rows_are_balanced_different_and_never_the_point():
-    model = digit_pixels(stream(0, "digits"))
-    found, labels = model.draw(10, 60, stream(0, "rows"))
-    assert (labels[:, :30] > 0).sum(-1).tolist() == [15] * 10
-    for rows in found:
-        assert len(rows.unique(dim=0)) == 60
-        assert float((rows - model.point).abs().amax(-1).min()) > 0
-
-
 def test_nested_machines_are_those_trained_directly():
     model = weak_features(stream(0, "point"), dimension=60)
     found = train_machines(model, widths=[10, 25, 60], rows=20, trials=6, fresh=8, generator=stream(0, "sets"))
@@ -135,11 +124,3 @@ def test_more_features_leak_more_and_err_less():
     # The paper's histograms show more than is there: where nothing leaks, this much.
     assert bool((curve.histogram_null > 0.1).all())
     assert bool((curve.histogram >= 0).all() & (curve.histogram <= 1).all())
-
-
-def test_batches_change_only_the_draws(monkeypatch):
-    monkeypatch.setattr(support_vectors, "_BATCH", {"cpu": 40 * 50 * 3})
-    model = weak_features(stream(0, "point"), dimension=50)
-    found = train_machines(model, widths=[50], rows=20, trials=7, generator=stream(0, "batches"))
-    assert found.member.shape == (1, 7)
-    assert len(found.member.unique()) == 7

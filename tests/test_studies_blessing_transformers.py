@@ -1,8 +1,7 @@
-"""The Transformer looks where it may and agrees with PyTorch's own; an ensemble has the losses of cross-entropy."""
+"""The Transformer agrees with PyTorch's own; an ensemble has the losses of cross-entropy."""
 
 import math
 
-import pytest
 import torch
 from torch import nn
 from torch.func import functional_call
@@ -10,8 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from leakage.models.initialisation import initial
 from leakage.precision import DTYPE
-from leakage.trainers import ensembles
-from leakage.trainers.ensembles import Examples, Recipe
+from leakage.trainers.ensembles import Examples
 from reproduced.runtime import stream
 from reproduced.studies.blessing import transformers
 from reproduced.studies.blessing.transformers import PADDING, Transformer, TransformerEnsemble, positions
@@ -32,56 +30,6 @@ def logits(module, parameters, source, target):
 
 SOURCE = torch.tensor([[4, 5, 6, 7], [8, 9, 0, 0]])
 TARGET = torch.tensor([[2, 4, 5, 6, 7], [2, 8, 9, 3, 0]])
-
-
-@pytest.mark.parametrize(("width", "layers"), [(2, 1), (8, 1), (12, 3)])
-def test_the_number_of_parameters_is_the_closed_form(width, layers):
-    _, parameters = network(width, layers=layers)
-    found = sum(tensor.numel() for tensor in parameters.values())
-    assert found == width * (11 + 13) + layers * (28 * width**2 + 32 * width)
-
-
-def test_the_module_is_a_form_without_parameters():
-    assert {tensor.device.type for tensor in network()[0].parameters()} == {"meta"}
-
-
-def test_heads_change_the_function_and_not_the_parameters():
-    (one, own), (two, same) = network(heads=1), network(heads=2)
-    torch.testing.assert_close(own["encoder.0.attention.query.weight"], same["encoder.0.attention.query.weight"])
-    assert not torch.allclose(*(logits(module, own, SOURCE, TARGET) for module in (one, two)))
-
-
-def test_there_is_a_logit_for_every_word_at_every_place():
-    module, parameters = network()
-    assert logits(module, parameters, SOURCE, TARGET).shape == (2, 5, 13)
-
-
-def test_a_place_never_sees_the_words_after_it():
-    module, parameters = network()
-    changed = TARGET.clone()
-    changed[0, 3] = 12
-    before, after = (logits(module, parameters, SOURCE, target) for target in (TARGET, changed))
-    torch.testing.assert_close(before[0, :3], after[0, :3])
-    assert not torch.isclose(before[0, 3:], after[0, 3:]).all(-1).any()
-
-
-def test_padding_changes_nothing():
-    module, parameters = network()
-    long = logits(module, parameters, SOURCE, TARGET)
-    short = logits(module, parameters, SOURCE[1:, :2], TARGET[1:, :4])
-    torch.testing.assert_close(long[1:, :4], short, rtol=1e-12, atol=1e-14)  # sums of other lengths round otherwise
-
-
-def test_every_source_word_is_seen():
-    module, parameters = network()
-    before = logits(module, parameters, SOURCE, TARGET)
-    for place in range(4):
-        changed = SOURCE.clone()
-        changed[0, place] = 10
-        after = logits(module, parameters, changed, TARGET)
-        assert not torch.isclose(before[0], after[0]).all(-1).any()
-        # Nothing of the other sentence reaches this one; a product of more rows may round otherwise.
-        torch.testing.assert_close(before[1], after[1], rtol=1e-12, atol=1e-14)
 
 
 def test_every_network_of_a_stack_has_weights_and_sentences_of_its_own():
@@ -195,24 +143,3 @@ def test_scores_are_summed_over_words_and_do_not_depend_on_the_chunks(monkeypatc
     parts = ensemble.compute_losses(EXAMPLES)
     torch.testing.assert_close(parts.losses, whole.losses, rtol=1e-12, atol=1e-14)
     torch.testing.assert_close(parts.wrong, whole.wrong)
-
-
-def test_losses_of_float32_networks_are_judged_in_float64():
-    assert networks(torch.float32).compute_losses(EXAMPLES).losses.dtype == DTYPE
-
-
-def test_the_initial_networks_are_left_as_they_are():
-    start = networks()
-    before = start.stack.clone()
-    rows = torch.arange(12).expand(MODELS, -1)
-    found = ensembles.train(start, EXAMPLES, rows, Recipe(2, 5, 0.01), generator=stream(0, "shuffle"))
-    torch.testing.assert_close(dict(start.stack.parameters), dict(before.parameters))
-    assert float(found.compute_losses(EXAMPLES).losses.sum()) < float(start.compute_losses(EXAMPLES).losses.sum())
-
-
-def test_a_network_that_diverges_is_not_given_away():
-    rows = torch.arange(12).expand(MODELS, -1)
-    with pytest.raises(ValueError, match=r"a network has diverged: .* lower the `learning_rate`"):
-        ensembles.train(
-            networks(), EXAMPLES, rows, Recipe(1, 5, float("inf"), optimiser="sgd"), generator=stream(0, "shuffle")
-        )

@@ -69,13 +69,6 @@ def test_members_are_learnt_by_heart():
     assert float(losses[member].mean()) < 0.25 < float(losses[~member].mean()) / 4
 
 
-def test_widths_share_their_pool_and_pairs_and_splits_do_not():
-    narrow, wide, other = record((8, 0)), record((16, 0)), record((8, 1))
-    torch.testing.assert_close(narrow.member, wide.member)
-    assert bool((narrow.member != other.member).any())
-    assert not torch.allclose(narrow.recorded.losses, wide.recorded.losses)
-
-
 def test_pools_are_drawn_from_the_short_pairs():
     both = SentencePairs(TRAINING.en + LONG.en, TRAINING.de + LONG.de)
     assert select_short(both, longest=5) == TRAINING
@@ -96,10 +89,6 @@ def test_words_are_lower_case_runs_of_letters_and_single_signs():
     assert split_words("Two men's T-Shirts, 25!") == ("two", "men", "'", "s", "t", "-", "shirts", ",", "25", "!")
     assert split_words("Ein Straßen-Café") == ("ein", "straßen", "-", "café")
     assert split_words(" \t ") == ()
-
-
-def test_one_letter_written_in_two_ways_is_one_word():
-    assert split_words("a\u0308hnlich") == split_words("ähnlich") == ("ähnlich",)
 
 
 def test_frequent_words_come_first_and_equal_ones_by_alphabet():

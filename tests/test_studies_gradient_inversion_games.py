@@ -8,21 +8,16 @@ import pytest
 import torch
 
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
-from leakage.attacks.gradient_inversion.tensor_attack import reconstruct
 from leakage.data.gaussians import sphere
 from leakage.metrics.estimates import mean_interval
 from leakage.precision import DTYPE
-from leakage.trainers.federated import Client, batch_gradient
 from reproduced.runtime import stream
 from reproduced.studies.gradient_inversion.games import (
     Game,
     attack_errors,
-    compare_attacks,
-    direction_errors,
     draw_round,
     fitted_exponent,
     geometric_mean_ratio,
-    play_round,
     wrong_labels,
 )
 
@@ -36,22 +31,6 @@ def test_a_round_is_determined_by_its_rules_seed_and_index():
     for other in (draw_round(GAME, seed=2), draw_round(GAME, seed=1, index=1)):
         assert not torch.allclose(one.inputs, other.inputs)
         assert not torch.allclose(one.observation.weights, other.observation.weights)
-
-
-@pytest.mark.parametrize("inputs", ["sphere", "chain"])
-def test_no_weight_is_parallel_to_an_input(inputs):
-    played = draw_round(dataclasses.replace(GAME, inputs=inputs), seed=3)
-    cosines = torch.nn.functional.normalize(played.observation.weights, dim=-1) @ played.inputs.mT
-    # 900 cosines of independent directions have standard deviation 60^-1/2; with a common stream one would be 1
-    assert float(cosines.abs().max()) < 5 / math.sqrt(60)
-
-
-def test_the_gradient_is_that_of_the_formula():
-    played = draw_round(GAME, seed=4)
-    seen = played.observation
-    residuals = seen.predictions(played.inputs) - played.labels
-    assert seen.outputs is not None
-    torch.testing.assert_close(seen.outputs, seen.activation(seen.weights @ played.inputs.mT) @ residuals)
 
 
 def test_an_observation_holds_no_example():
@@ -112,46 +91,6 @@ def test_labels_are_compared_input_by_input_by_their_signs():
         tell.calls = 0
         found = wrong_labels(GAME, partial(tell, wrong=wrong), rounds=3, seed=8)
         assert found.tolist() == [False, wrong, False]
-
-
-def test_directions_are_compared_whatever_the_lengths_of_the_inputs():
-    def look(observation, *, batch, generator):
-        found = torch.linalg.svd(observation.hidden, full_matrices=False).Vh[:batch]
-        return Reconstruction(found, torch.zeros(batch, dtype=torch.float64))
-
-    game = dataclasses.replace(GAME, batch=1, activation="polynomial")
-    found = direction_errors(game, look, lengths=[0.1], rounds=4, seed=8)
-    assert found.shape == (4, 1)
-    # the singular vector is the direction of the input up to sign
-    torch.testing.assert_close(found.minimum((2 - found).abs()), torch.zeros_like(found), rtol=0, atol=1e-8)
-
-
-def test_an_observation_is_that_of_a_server_that_knows_the_module_only():
-    played = draw_round(GAME, seed=3)
-    module = Client(played.observation.weights, activation=GAME.activation, bias=GAME.bias)
-    gradient = batch_gradient(module, played.inputs, played.labels, loss="half_sum")
-    found = Observation.from_module(module, gradient, batch=GAME.batch, loss="half_sum")
-    assert found.activation is played.observation.activation
-    assert found.bias == pytest.approx(played.observation.bias)
-    torch.testing.assert_close(found.hidden, played.observation.hidden, rtol=1e-14, atol=0)
-    torch.testing.assert_close(found.outputs, played.observation.outputs, rtol=1e-14, atol=0)
-
-
-def test_attacks_that_are_compared_find_what_each_finds_alone():
-    attacks = {source: partial(reconstruct, source=source) for source in ("outputs", "hidden")}
-    together = compare_attacks(GAME, attacks, rounds=2, seed=8)
-    for name, attack in attacks.items():
-        torch.testing.assert_close(together[name], attack_errors(GAME, attack, rounds=2, seed=8))
-
-
-def test_a_batch_of_ones_own_can_be_played():
-    own = torch.eye(2, 60, dtype=torch.float64)
-    labels = torch.tensor([0.5, 2.0], dtype=torch.float64)
-    played = play_round(GAME, own, labels, seed=9)
-    torch.testing.assert_close(played.inputs, own)
-    torch.testing.assert_close(
-        played.observation.labels(own, played.observation.predictions(own) - labels), labels, atol=1e-12, rtol=0
-    )
 
 
 def drawn(*shape):

@@ -1,15 +1,12 @@
 """The reduced sampler of the latent space model has the law of the regression it stands for."""
 
-import math
-
 import pytest
 import torch
 from scipy.stats import ks_2samp
 
 from leakage.data.gaussians import gaussian, sphere
-from leakage.theory.gaussian_mixtures import ScaleMixture, total_variation
+from leakage.theory.gaussian_mixtures import total_variation
 from reproduced.runtime import stream
-from reproduced.studies.min_norm import latent_space
 from reproduced.studies.min_norm.latent_space import LatentSpace, member_variances, outsider_variances
 
 P_VALUE = 1e-3  # the seeds are fixed: a right law fails once in a thousand choices of seed, and then always
@@ -77,21 +74,6 @@ def test_member_variances_have_the_law_of_the_full_regression(n, d, p, label):
         assert ks_2samp(ours, brute).pvalue > P_VALUE
 
 
-@pytest.mark.parametrize(("p", "member"), [(8, None), (8, "own"), (8, "fresh"), (40, None), (40, "fresh")])
-def test_predictions_drawn_from_the_variances_match_fitted_predictions(p, member):
-    model, latent, directions, generator = setting(16, 3, p)
-    latents, features, _ = designs(model, latent, directions, generator, member=member)
-    coefficients = gaussian((TRIALS, model.d, 1), generator=generator) / math.sqrt(model.d)
-    labels = latents @ coefficients + model.sigma * gaussian((TRIALS, model.n, 1), generator=generator)
-    fits = torch.linalg.lstsq(features, labels, driver="gelsy").solution.squeeze(-1)
-    if member is None:
-        variances = outsider_variances(model, latent, directions, trials=TRIALS, generator=generator)
-    else:
-        variances = member_variances(model, latent, directions, label=member, trials=TRIALS, generator=generator)
-    ours = ScaleMixture(variances).sample(TRIALS, generator=generator)
-    assert ks_2samp(ours, fits @ (directions @ latent)).pvalue > P_VALUE
-
-
 def test_points_of_a_batch_are_answered_separately():
     generator = stream(0, "latent batch")
     model = LatentSpace(30, 4)
@@ -101,16 +83,6 @@ def test_points_of_a_batch_are_answered_separately():
     assert variances.shape == (2, 50)
     # V0 is a quadratic form in x0 once the design is given: a hundredfold point has ten thousand times the variance.
     assert 5e3 < float(variances[1].mean() / variances[0].mean()) < 2e4
-
-
-@pytest.mark.parametrize("p", [8, 40])
-def test_drawing_in_pieces_is_drawing_one_after_the_other(monkeypatch, p):
-    model, latent, directions, _ = setting(16, 3, p)
-    pieces, whole = stream(0, "latent pieces"), stream(0, "latent pieces")
-    expected = [outsider_variances(model, latent, directions, trials=count, generator=whole) for count in (3, 3, 1)]
-    monkeypatch.setattr(latent_space, "_CHUNK", 3 * 6 * 6)  # three designs at a time
-    found = outsider_variances(model, latent, directions, trials=7, generator=pieces)
-    torch.testing.assert_close(found, torch.cat(expected))
 
 
 def test_without_label_noise_the_latent_signal_is_all_that_is_answered():

@@ -102,14 +102,6 @@ def test_a_member_gets_its_label_back_at_every_interpolating_width():
     assert float((outsiders - outsiders[:, -1:])[:, :-1].abs().min()) > 1e-6
 
 
-def test_trials_trained_in_small_batches_are_as_many_and_as_independent(monkeypatch):
-    monkeypatch.setattr(linear_regressions, "_CHUNK", 7 * 6 * 30)
-    answers = predictions(trials=1000)[:, 1]
-    assert len(answers.unique()) == 1000
-    monkeypatch.undo()
-    assert stats.ks_2samp(answers, predictions(trials=1000, seed=1)[:, 1]).pvalue > P_VALUE
-
-
 def test_the_moments_of_the_two_norms_are_those_of_chi_squares():
     points = point_quadrature(MEDIUM, WIDTHS, nodes=(200, 50))
     p = torch.tensor(WIDTHS, dtype=torch.float64)
@@ -128,14 +120,6 @@ def test_the_mean_advantage_is_that_over_drawn_points():
     sampled = least_squares.advantage(MEDIUM, MEDIUM.widths(WIDTHS), drawn)
     for value, column in zip(mean.tolist(), sampled.T, strict=True):
         assert estimates.mean_interval(column, level=0.9999).agrees_with(value)
-
-
-def test_more_nodes_change_little():
-    few, many = (point_quadrature(MEDIUM, WIDTHS, nodes=nodes) for nodes in ((64, 4), (256, 16)))
-    means = [
-        points.mean(least_squares.advantage(MEDIUM, MEDIUM.widths(WIDTHS), points.query)) for points in (few, many)
-    ]
-    assert float((means[0] - means[1]).abs().max()) < 1e-3
 
 
 @pytest.mark.gpu

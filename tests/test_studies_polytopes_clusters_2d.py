@@ -28,14 +28,6 @@ def test_the_definition_holds(layout, seed):
     assert data.points.shape == (2 * layout.pairs * layout.points, 2)
 
 
-def test_discs_of_different_pairs_keep_twice_the_gap():
-    layout = Layout()
-    data = clusters_2d.draw_clusters(layout, generator=stream(0, "clusters"))
-    apart = torch.cdist(data.centres.flatten(0, 1), data.centres.flatten(0, 1))
-    own = torch.block_diag(*[torch.ones(2, 2)] * layout.pairs).bool()
-    assert float(apart[~own].min()) >= 2 * layout.radius + 2 * layout.gap
-
-
 def test_points_are_uniform_on_their_discs():
     layout = Layout(pairs=1, points=4000)
     data = clusters_2d.draw_clusters(layout, generator=stream(0, "clusters"))
@@ -72,23 +64,12 @@ def test_a_network_learns_its_own_data():
     assert found.network(0).weights[0].dtype == torch.float64
 
 
-def test_an_untrained_network_is_unfitted():
-    task = ClusterTask(EASY.layout, EASY.hidden, Recipe(epochs=0, batch=20))
-    assert not clusters_2d.train_networks(task, models=2, seed=0).fitted.any()
-
-
 def test_seed_and_group_fix_everything():
     task = ClusterTask(EASY.layout, EASY.hidden, Recipe(epochs=1, batch=20))
     first, again, other = (clusters_2d.train_networks(task, models=2, seed=3, group=group) for group in (1, 1, 2))
     torch.testing.assert_close(first.network(0).weights[0], again.network(0).weights[0])
     assert not torch.allclose(first.data[0].points, first.data[1].points)
     assert not torch.allclose(first.data[0].points, other.data[0].points)
-
-
-def test_only_the_wanted_epochs_are_kept():
-    found = clusters_2d.train_networks(EASY, models=1, seed=0, epochs=(0, 5))
-    assert sorted(found.snapshots) == [0, 5, 30]
-    assert not torch.allclose(found.network(0, epoch=0).weights[0], found.network(0, epoch=5).weights[0])
 
 
 # ── what their pictures show ──────────────────────────────────────────────────────────────────────────────────────────
@@ -123,71 +104,8 @@ def test_outputs_are_small_on_the_boundary_and_not_on_those_of_other_networks(me
     assert float(measured.final.other_ridge.output[kept].min()) > 0.1
 
 
-def test_speeds_are_areas_by_lengths(measured):
-    expected = measured.early.both * 12 / measured.history.edge_lengths[:4].mean(0)
-    # One of these small networks has no hyperedge of its last layer in the window: 0 by 0.
-    assert torch.allclose(measured.early.speed, expected, equal_nan=True)
-    torch.testing.assert_close(measured.early.own[:, 0], measured.early.both[:, 0])
-
-
-def test_pooling_keeps_the_fitted_networks_only(measured):
-    spoilt = measured._replace(fitted=torch.tensor([True, False, True]))
-    pooled = clusters_2d.concatenate_groups([measured, spoilt])
-    kept = int(measured.fitted.sum()) + 2
-    assert pooled.history.cells.shape == (8, kept)
-    assert pooled.final.own.counts.shape[0] == len(pooled.final.ridge.near.weights) == len(pooled.fitted) == kept
-    torch.testing.assert_close(pooled.history.cells[:, -1], measured.history.cells[:, 2])
-    torch.testing.assert_close(pooled.epochs, measured.epochs)
-    assert clusters_2d.concatenate_groups([measured, spoilt], only_fitted=False).history.cells.shape == (8, 6)
-
-
-def test_numbers_of_a_network_are_those_of_its_tables(measured):
-    found = clusters_2d.summarise_networks(measured, PLAN)
-    assert all(values.shape == (3,) for values in found)
-    (counts, areas), cells = (part[0] for part in measured.final.own), measured.history.cells
-    near, far = counts[:2].sum() / areas[:2].sum(), counts[4:].sum() / areas[4:].sum()
-    assert float(found.near_to_far[0].exp()) == pytest.approx(float(near / far))
-    assert torch.allclose(found.growth.exp(), cells[-1] / cells[0])
-    torch.testing.assert_close(found.final_components, measured.history.components[-1])
-
-
-def test_a_beginning_is_that_of_the_whole_training(measured):
-    begun = clusters_2d.measure_beginning(0, models=3, seed=0, task=TASK)
-    torch.testing.assert_close(begun.cells, measured.history.cells[:6])
-    short, whole = (clusters_2d.summarise_first_epochs(history) for history in (begun, measured.history))
-    torch.testing.assert_close(short, whole)
-    cells = begun.cells.double()
-    assert torch.allclose(short.first_cells.exp(), cells[1:4].mean(0) / cells[0])
-    assert short.one_piece.tolist() == (begun.components[1:3] == 1).all(0).tolist()
-
-
 def test_a_geometric_mean_is_that_of_the_ratios():
     ratios = torch.tensor([0.5, 2.0, 8.0], dtype=torch.float64)
     found = clusters_2d.geometric_mean(ratios.log())
     assert float(found) == pytest.approx(2)
     assert found.low * found.high == pytest.approx(4)  # the interval is symmetric in logarithms
-
-
-def test_movement_alone_is_that_of_the_group(measured):
-    alone = clusters_2d.measure_movement(0, models=3, seed=0, task=TASK, plan=PLAN)
-    torch.testing.assert_close(alone.early.both, measured.early.both)
-    torch.testing.assert_close(alone.late.own, measured.late.own)
-    pooled = clusters_2d.concatenate_groups([alone, alone._replace(fitted=torch.tensor([True, False, False]))])
-    assert len(pooled.early.both) == len(pooled.fitted) == int(alone.fitted.sum()) + 1
-    found = clusters_2d.last_to_first_ratios("both", motions={"early": alone.early})["early"]
-    ratios = alone.early.both[:, -1] / alone.early.both[:, 0]
-    assert float(found) == pytest.approx(float(ratios.clamp(max=1e9).quantile(0.5)))
-    carried = clusters_2d.last_to_first_ratios("carried", motions={"late": alone.late})["late"]
-    assert carried.low < float(carried) < carried.high
-
-
-def test_a_layer_that_stands_still_in_one_network_does_not_decide(measured):
-    area = torch.tensor([[1.0, 2.0]] * 11 + [[1.0, 0.0]], dtype=torch.float64)
-    found = clusters_2d.last_to_first_ratios("both", motions={"late": measured.late._replace(both=area)})["late"]
-    assert (found.low, float(found), found.high) == pytest.approx((2, 2, 2))
-
-
-def test_what_does_not_move_is_no_faster(measured):
-    still = measured.early._replace(both=torch.zeros_like(measured.early.both))
-    found = clusters_2d.last_to_first_ratios("both", motions={"early": still})["early"]
-    assert float(found) == pytest.approx(1)

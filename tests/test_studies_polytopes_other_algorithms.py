@@ -7,7 +7,7 @@ from geometry_networks import SQUARE, directions, network, one_layer, points
 from leakage.geometry import rays
 from leakage.geometry.subdivision import subdivide
 from reproduced.studies.polytopes import other_algorithms
-from reproduced.studies.polytopes.other_algorithms import RayEvents, search_rays
+from reproduced.studies.polytopes.other_algorithms import search_rays
 
 TRIANGLE = one_layer([[-1.0, -1.0], [1.0, 0.0], [0.0, 1.0]], [1.0, 0.2, 0.2])
 WEDGE = one_layer([[1.0, 0.0], [0.0, 1.0]], [0.0, 0.0])  # x > 0, y > 0
@@ -24,31 +24,6 @@ def test_programs_find_the_ends_of_the_edges_of_a_triangle():
     upper = torch.tensor([[-0.2, 1.2], [1.2, -0.2]], dtype=torch.float64)
     assert torch.allclose(found.ends[1:, 0], upper, atol=1e-12)
     assert torch.allclose(found.ends[1:, 1], torch.full((2, 2), -0.2, dtype=torch.float64), atol=1e-12)
-
-
-def test_an_edge_without_end_has_no_program_solution():
-    found = other_algorithms.solve_programs(WEDGE, torch.ones(2, dtype=torch.float64))
-    assert found.status.tolist() == [[other_algorithms.UNBOUNDED, other_algorithms.SOLVED]] * 2
-    assert not found.edges.any()
-
-
-def test_a_neuron_without_edge_has_no_program_solution():
-    parallel = one_layer([[1.0, 0.0], [1.0, 0.0]], [0.0, 1.0])
-    found = other_algorithms.solve_programs(parallel, torch.ones(2, dtype=torch.float64))
-    assert found.status[1].tolist() == [other_algorithms.INFEASIBLE] * 2
-
-
-def test_a_window_gives_edges_an_end():
-    found = other_algorithms.solve_programs(WEDGE, 0.5 * torch.ones(2, dtype=torch.float64), window=SQUARE)
-    assert found.owners[found.edges].tolist() == [0, 1, -2, -3]
-
-
-def test_half_space_intersection_gives_corners_in_order_and_the_area():
-    corners, areas = other_algorithms.intersect_half_spaces(TRIANGLE, ORIGIN.unsqueeze(0), window=4 * SQUARE)
-    edges = corners[0].roll(-1, 0) - corners[0]
-    ahead = edges.roll(-1, 0)
-    assert (edges[:, 0] * ahead[:, 1] - edges[:, 1] * ahead[:, 0] > 0).all()
-    assert areas.tolist() == pytest.approx([0.98], abs=1e-12)
 
 
 def test_linear_programs_find_the_same_edges_and_ends_as_cutting():
@@ -81,13 +56,6 @@ def test_pixels_see_the_cells_that_hold_their_middles():
     assert (picture[:2, :2] == picture[0, 0]).all()
     assert (picture[2:, :2] == picture[3, 0]).all()
     assert picture[0, 0] != picture[3, 0] != picture[0, 3]
-
-
-def test_pixels_are_never_complete_at_low_resolution():
-    found = other_algorithms.compare_pixels(MODEL, 3 * SQUARE, sides=(5, 20, 160), repeats=1)
-    assert found.cells == len(CELLS)
-    assert found.seen[0] < found.seen[1] < found.seen[2] <= found.cells
-    assert (found.seconds > 0).all()
 
 
 def test_work_is_counted():
@@ -149,8 +117,3 @@ def test_the_search_is_wrong_where_two_crossings_share_a_unit_step():
     found = other_algorithms.compare_rays(model, *start_and_way(0.0, 0.0), steps=60, event="pattern")
     assert (float(found.walked), float(found.cut)) == pytest.approx((0.2, 0.2))
     assert found.wrong.tolist() == [True]
-
-
-def test_one_method_alone_is_a_disagreement():
-    lengths = torch.tensor([1.0, torch.inf])
-    assert RayEvents(lengths, torch.tensor([1.0, 2.0]), lengths).disagreement == torch.inf

@@ -48,22 +48,6 @@ def test_one_layer_has_zaslavsky_s_count_in_a_large_window():
     assert float(found.ratio) == pytest.approx(56 / 50)
 
 
-def test_depth_does_not_raise_the_average():
-    found = theorems.count_cells((15, 15), networks=3, seed=0)
-    assert 0.5 < float(found.ratio) < 1.5  # 1.04 over 5 networks, with a spread of 0.1 from one to the next
-
-
-def test_a_small_window_holds_fewer_cells():
-    small, large = (theorems.count_cells((20,), networks=2, seed=0, reach=reach).cells for reach in (0.1, 10.0))
-    assert bool((small < large).all())
-
-
-def test_weights_keep_their_size():
-    model = theorems.he_networks((2, 200, 200, 2), 1, generator=stream(0, "n"))
-    assert float(model.weights[1].square().mean()) == pytest.approx(2 / 200, rel=0.03)  # 40 000 squares: 0.7 %
-    assert float(model.biases[1].square().mean()) == pytest.approx(1, rel=0.4)  # 200 squares: 10 %
-
-
 def test_as_many_neurons_as_inputs_have_all_patterns_and_one_more_has_not():
     missed = [
         theorems.count_missed_patterns(

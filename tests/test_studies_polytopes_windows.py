@@ -1,47 +1,18 @@
-"""Evenly spaced points, pictures and statistics of a window, where the answer is known."""
+"""Pictures and statistics of a window, where the answer is known."""
 
 import math
 
 import pytest
 import torch
 
-from geometry_networks import SQUARE, network, one_layer, points
+from geometry_networks import SQUARE, network, one_layer
 from last_bits import LastBits
 from leakage.geometry.decision_boundary import decision_boundary
 from leakage.geometry.polygons import triangle_fans
-from leakage.geometry.subdivision import Plane, subdivide
+from leakage.geometry.subdivision import subdivide
 from leakage.models.mlp import Mlp, stack
 from reproduced.studies.polytopes import windows
 from reproduced.studies.polytopes.windows import Picture, lattice, unit_square
-
-# ── points ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_lattice_points_are_the_middles_of_equal_squares():
-    found = lattice(2)
-    torch.testing.assert_close(found, torch.tensor([[1, 1], [3, 1], [1, 3], [3, 3]]).double() / 4)
-    # The midpoint rule is exact for linear functions.
-    assert torch.allclose(lattice(7).mean(0), torch.full((2,), 0.5).double())
-
-
-def test_a_box_has_the_corners_of_the_square_stretched():
-    torch.testing.assert_close(windows.box_corners((0, 0), (1, 1)), unit_square())
-    torch.testing.assert_close(
-        windows.box_corners((1, 2), (4, 3)), torch.tensor([[1, 2], [4, 2], [4, 3], [1, 3]]).double()
-    )
-
-
-def test_points_along_segments_are_equally_spaced():
-    segments = torch.tensor([[[0, 0], [1, 0]], [[5, 5], [5, 5]], [[0, 1], [0, 4]]], dtype=torch.float64)
-    found = windows.points_along(segments, 8)
-    assert torch.allclose(found[:2], torch.tensor([[0.25, 0], [0.75, 0]]).double())
-    assert torch.allclose(found[2:, 1], torch.arange(6).double() / 2 + 1.25)
-
-
-def test_distances_are_to_the_nearest_point():
-    places = torch.tensor([[0.0, 0.0], [3.0, 4.0]]).double()
-    assert windows.nearest_distance(places, torch.zeros(1, 2).double()).tolist() == pytest.approx([0, 5])
-
 
 # ── pictures ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -52,15 +23,6 @@ def model():
     # Both classes are equal at the middle, so that the boundary is in the window.
     middle = drawn(torch.zeros(1, 2).double()).squeeze(0)
     return Mlp(drawn.weights, (*drawn.biases[:-1], drawn.biases[-1] - middle))
-
-
-def test_a_picture_shows_all_hyperedges_and_the_boundary(model):
-    cells = subdivide(model, SQUARE)
-    found = Picture(cells)
-    drawn = [line.shape[1] // 3 for line in found.hyperedges]
-    assert sum(drawn) == len(cells.hyperedges()[1])
-    assert drawn[0] == int((cells.hyperedges()[1] < 12).sum())
-    assert found.boundary.shape[1] == 3 * len(decision_boundary(cells))
 
 
 def test_outputs_are_those_at_the_middles_of_pixels(model):
@@ -77,22 +39,6 @@ def test_regions_tile_the_window_and_have_the_predicted_class(model):
     middles = (vertices * used).sum(1) / counts.unsqueeze(-1)
     torch.testing.assert_close(model(middles).argmax(-1), classes)
     assert classes.unique().tolist() == [0, 1]
-
-
-def test_a_plane_is_shown_with_all_its_classes():
-    model = network((5, 9, 3), 0)
-    plane = Plane(torch.zeros(5).double(), torch.linalg.qr(points(5, 2)).Q.T.contiguous())
-    found = Picture(subdivide(model, SQUARE, plane=plane), side=2)
-    assert found.regions[2].max() <= 2
-    assert len(found.regions[1]) == len(found)
-    expected = model(torch.tensor([[-0.5, -0.5]]).double() @ plane.basis).norm()
-    assert float(found.outputs[0, 0]) == pytest.approx(float(expected))
-
-
-def test_a_path_has_a_gap_behind_each_segment():
-    found = windows.join_segments(torch.tensor([[[0, 1], [2, 3]], [[4, 5], [6, 7]]]).double())
-    assert found[:, [0, 1, 3, 4]].tolist() == [[0, 2, 4, 6], [1, 3, 5, 7]]
-    assert found[:, [2, 5]].isnan().all()
 
 
 # ── density of cells and direction of hyperedges ─────────────────────────────────────────────────────────────────────
@@ -191,23 +137,6 @@ def test_a_curve_across_the_ramp_sees_the_window_as_it_is(machine):
         view = windows.sample_window(subdivide(ramp(), unit_square()), side=50)
         found = windows.other_ridges(view, [decision_boundary(subdivide(flat, unit_square()))])
     assert torch.allclose(torch.stack(found), torch.tensor(0.5).double(), atol=0.01)
-
-
-def test_a_window_of_one_class_has_no_ridge():
-    view = windows.sample_window(subdivide(one_layer([[1.0, 0.0]], [1.0], [[1.0], [-1.0]]), unit_square()), side=5)
-    assert torch.stack(windows.ridge(view, lattice(2), within=0.5).window).isnan().all()
-    assert torch.stack(windows.other_ridges(view, [view.boundary])).isnan().all()
-    assert [len(part) for part in windows.other_ridges(view, [])] == [0, 0, 0]
-
-
-def test_norms_of_cells_are_those_of_the_network():
-    model = network((2, 9, 8, 2), 1)
-    view = windows.sample_window(subdivide(model, unit_square()), side=9)
-    for point, (weight, bias) in zip(view.points, view.norms[:, view.cell_of].T, strict=True):
-        jacobian = torch.func.jacrev(model)(point.unsqueeze(0)).squeeze()
-        assert float(weight) == pytest.approx(float(jacobian.norm()))
-        offset = model(point.unsqueeze(0)).squeeze() - jacobian @ point
-        assert float(bias) == pytest.approx(float(offset.abs().max()))
 
 
 def test_gradients_along_one_line_have_order_one():
