@@ -1,8 +1,7 @@
 """The audit of one's own models against loops and bare trainings. `python benchmarks/audit.py [--record]`.
 
 The losses are those of logistic regressions on halves of Location-30, or of the digits where that set is not here. The
-straightforward side is in `ordinary_attacks`; both have the same losses and the same references. What `timing` says of
-checks, turns and the exit status holds here too.
+straightforward side is in `ordinary_attacks`; both have the same losses and the same references.
 """
 
 from collections.abc import Iterator
@@ -48,7 +47,6 @@ PROMISED = {"lira": 50, "end": 0.83}
 
 
 def cases(sizes: Sizes) -> Iterator[Case]:
-    """All comparisons."""
     x, y = rows_of(sizes)
     attacked = LogisticRegression(max_iter=sizes.iterations)
     inputs, _ = training.train_clones(attacked, x, y, models=sizes.models, generator=None, groups=None, units=None)

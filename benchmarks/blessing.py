@@ -1,12 +1,9 @@
 """Chapter blessing: the exact theory, its simulations and the networks, against the loops they replace.
 
-`python benchmarks/blessing.py [--record]`. As in `min_norm`, every comparison first checks in the same run that both
-sides compute the same thing, then times them in turns (`timing`). Where the straightforward side is an approximation
-(a grid, a solver's tolerance), or ours is (`left_out`), the check says how far they are apart. The exit status is 1 if
-a promise was not kept.
+`python benchmarks/blessing.py [--record]`. Where the straightforward side is an approximation (a grid, a solver's
+tolerance), or ours is (`left_out`), the check says how far they are apart.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,7 +15,7 @@ from torch import Tensor
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.precision import DTYPE
-from leakage.theory.logistic.limit import Setting, Solution, solve
+from leakage.theory.logistic.limit import Setting, solve
 from leakage.theory.logistic.output_law import (
     OutputLaw,
     average_advantage,
@@ -29,19 +26,15 @@ from leakage.theory.logistic.output_law import (
 from leakage.theory.logistic.proximal_operator import prox
 from leakage.trainers import dp_sgd, ensembles, logistic_regression
 from leakage.trainers.ensembles import Examples, MlpEnsemble
-from leakage.trainers.svm import hard_margin
-from ordinary_models import by_modules, clipped_by_examples, drawn, explicit, machine, refits
+from ordinary_models import by_modules, clipped_by_examples, drawn, explicit, refits
 from reproduced.runtime import stream
 from reproduced.studies.blessing import logistic_models
 from reproduced.studies.blessing.logistic_models import Bilevel, Points, draw_points, draw_training_sets
-from reproduced.studies.blessing.support_vectors import weak_features
 from timing import Benchmark, Case, Disagreement, Side, equal, same_law
 
 GRID = 5e-3  # error of 301 nodes in the averaged advantage: 1e-3 is measured, at the smallest ridge
-SOLVED = 1e-7  # the plain iteration stops at steps of 1e-12, up to a hundred times that from where it goes
 REFITTED = 1e-3  # of an output of size 3: lbfgs errs by 4e-6, one point's influence on the others makes 1e-4
 LEFT_OUT = 0.01  # of the largest change of an output; 1e-3 is measured
-MACHINES = 1e-4  # of the largest dual coefficient, at a tolerance of 1e-6; 2e-6 is measured
 TEACHER_NODES = 61  # in Z, of both sides; ours is then right to 4e-10
 POINTS_AT_ONCE = 4  # whose densities stay in the processor's cache: a third faster than one at a time
 PENALTY = 0.1  # λ of the paper's Figure 2
@@ -53,8 +46,6 @@ class Sizes:
 
     panel: tuple[int, int] = (20, 50)  # numbers of φ and of λδ, at whose pairs the advantage is averaged
     nodes: tuple[int, ...] = (301, 2001)  # of the grids in the output
-    settings: int = 1000  # random settings that are solved
-    iterations: int = 300  # steps of the plain iteration
     # n, d and p of Figure 2, and how many trials on our side and on theirs.
     trial: tuple[int, int, int, int, int] = (500, 1000, 3000, 10, 3)
     points: int = 4  # fixed points
@@ -66,24 +57,20 @@ class Sizes:
     training: tuple[int, int, int, int, int, int, int] = (16, 3000, 960, 446, 32, 30, 32)
     private: tuple[int, int, int, int, int] = (4, 64, 446, 128, 30)  # networks, batch, inputs, width and classes
     private_steps: int = 20  # sums on our side
-    machines: tuple[int, int, int] = (50, 100, 500)  # training sets, rows and features
     rounds: int = 5  # turns, 3 at most of the theory, which takes long
 
 
-PROMISED = {"advantage.301": 3.0, "advantage.2001": 20.0, "system": 1.0, "trial": 2.0, "left_out": 50.0}
-PROMISED |= {"training": 3.0, "private": 20.0, "machines": 1.0}
+PROMISED = {"advantage.301": 3.0, "advantage.2001": 20.0, "trial": 2.0, "left_out": 50.0}
+PROMISED |= {"training": 3.0, "private": 20.0}
 
 
 def cases(sizes: Sizes) -> Iterator[Case]:
-    """All comparisons."""
     for nodes in sizes.nodes:
         yield advantage(sizes, nodes)
-    yield system(sizes)
     yield trial(sizes)
     yield left_out(sizes)
     yield training(sizes)
     yield private(sizes)
-    yield machines(sizes)
 
 
 def advantage(sizes: Sizes, nodes: int) -> Case:
@@ -126,52 +113,6 @@ def by_grid(law: OutputLaw, nodes: int) -> Tensor:
         outsider, member = densities(wide, z, teacher=rule.nodes, label=one)
         parts.append(average_over_points(torch.trapezoid((member - outsider).clamp_min(0), z, dim=-1), rule))
     return torch.cat(parts)
-
-
-def system(sizes: Sizes) -> Case:
-    settings = random_settings(sizes.settings)
-
-    def ours() -> Solution:
-        return solve(settings)
-
-    def theirs() -> Solution:
-        return solve(settings, iterations=sizes.iterations, strict=False, method="fixed point")
-
-    def check() -> str:
-        quick, slow = ours(), theirs()
-        solved = slow.converged
-        first, second = (
-            torch.stack([found.alpha, found.sigma, found.gamma])[:, solved].log() for found in (quick, slow)
-        )
-        share = f"ours solves all, theirs {int(solved.sum()):,} of {len(solved):,}"
-        return f"{close(first, second, SOLVED, 'same solutions')}; {share}"
-
-    return Case(
-        id="system",
-        what=f"α, σ and γ at {sizes.settings:,} random settings",
-        unit=f"{sizes.settings:,} settings",
-        ours=Side("Newton's method in the logarithms", ours),
-        theirs=Side(f"fixed-point iteration, up to {sizes.iterations} steps", theirs),
-        check=check,
-        rounds=min(3, sizes.rounds),
-    )
-
-
-def random_settings(count: int) -> Setting:
-    """Bi-level settings over orders of magnitude of everything."""
-    draws = stream(0, "benchmark/settings")
-
-    def between(low: float, high: float) -> Tensor:
-        return low * torch.exp(math.log(high / low) * torch.rand(count, generator=draws, dtype=DTYPE))
-
-    phi = 1 + between(0.03, 100.0)
-    return Setting.bilevel(
-        penalty=between(1e-5, 1e3),
-        delta=between(0.1, 30.0) / phi,
-        phi=phi,
-        eta=between(0.03, 30.0),
-        kappa=between(0.2, 100.0),
-    )
 
 
 def trial(sizes: Sizes) -> Case:
@@ -322,34 +263,6 @@ def private(sizes: Sizes) -> Case:
         ),
         theirs=Side("a gradient for each example, vmap(vmap(grad))", lambda: theirs(single, near)),
         check=lambda: equal(flat(ours(wide, points)[:, 0]), flat(theirs(networks, points))),
-        rounds=sizes.rounds,
-    )
-
-
-def machines(sizes: Sizes) -> Case:
-    count, rows, width = sizes.machines
-    model = weak_features(stream(0, "benchmark/point"), dimension=width)
-    sets = model.draw_sets(count, rows=rows, fresh=1, width=width, generator=stream(0, "benchmark/machines"))
-    gram, labels = sets.rows @ sets.rows.mT, sets.labels
-
-    def ours() -> Tensor:
-        return hard_margin(gram, labels).dual * labels
-
-    def theirs() -> Tensor:
-        return torch.stack([machine(*each) for each in zip(gram.numpy(), labels.numpy(), strict=True)])
-
-    def check() -> str:
-        found = ours()
-        size = found.abs().max()
-        return close(found / size, theirs() / size, MACHINES, "same machines, of the largest coefficient")
-
-    return Case(
-        id="machines",
-        what=f"hard margin, {rows} rows, {width} features",
-        unit="machine",
-        ours=Side(f"block pivoting, {count} machines at once", ours, count),
-        theirs=Side("scikit-learn's SVC, C = 10²⁰, tolerance 1e-6", theirs, count),
-        check=check,
         rounds=sizes.rounds,
     )
 

@@ -1,7 +1,6 @@
 """Chapter gradient_inversion: a tensor in the span, the span by a sketch, and the attack against gradient matching.
 
-`python benchmarks/gradient_inversion.py [--record]`. As in `min_norm`, every comparison first checks in the same run
-that both sides find the same thing, then times them in turns (`timing`). The exit status is 1 if a promise was broken.
+`python benchmarks/gradient_inversion.py [--record]`.
 """
 
 from collections.abc import Iterator
@@ -50,7 +49,6 @@ PROMISED = {"tensor": 200.0, "span": 10.0, "matching": 5.0, "images": 5.0, "own.
 
 
 def cases(sizes: Sizes) -> Iterator[Case]:
-    """All comparisons."""
     yield tensor(sizes)
     yield row_space(sizes)
     yield attack("matching", sizes.matching, sizes.batches, sizes.rounds)

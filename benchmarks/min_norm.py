@@ -1,8 +1,6 @@
 """Chapter min_norm: the exact laws against the training loops they replace. `python benchmarks/min_norm.py [--record]`.
 
-Every comparison first checks, in the same run, that both sides compute the same thing: equal numbers where the data are
-given, equal laws (Kolmogorov–Smirnov) where they are drawn. Then it times them in turns (`timing`). The straightforward
-side is in `trained_models`. The exit status is 1 if a ratio that the project promises was not reached.
+The straightforward side is in `trained_models`.
 """
 
 from collections.abc import Callable, Iterator
@@ -67,7 +65,6 @@ PROMISED = {**{f"ls.{p}": 2e4 for p in Sizes().shown}, "ridge.105": 5e2, "ridge.
 
 
 def cases(sizes: Sizes) -> Iterator[Case]:
-    """All comparisons."""
     for p in sizes.shown:
         yield least_squares_prediction(sizes, p)
     for p in sizes.shown:

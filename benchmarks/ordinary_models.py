@@ -4,11 +4,8 @@ The oracles that `blessing` times and checks the library's own ways against. Shu
 that both sides can be given the same ones.
 """
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
-from sklearn.svm import SVC
 from torch import Tensor, nn
 from torch.func import grad, vmap
 from torch.nn.functional import cross_entropy, linear, pad
@@ -93,11 +90,3 @@ def clipped_by_examples(networks: Mlp, points: Tensor, labels: Tensor) -> Mlp:
         tuple((share @ part.flatten(2)).view_as(part[:, 0]) for part in side) for side in (weights, biases)
     )
     return Mlp(weights, biases)
-
-
-def machine(gram: NDArray[np.float64], labels: NDArray[np.float64]) -> Tensor:
-    """Dual coefficients times labels of a hard-margin machine."""
-    trained = SVC(C=1e20, kernel="precomputed", tol=1e-6).fit(gram, labels)
-    dual = torch.zeros(len(labels), dtype=DTYPE)
-    dual[torch.from_numpy(trained.support_).long()] = torch.from_numpy(trained.dual_coef_[0])
-    return dual

@@ -89,7 +89,6 @@ def install(root: Path) -> Path | None:
 
 
 def compare(python: Path, sizes: Sizes) -> list[Comparison]:
-    """All comparisons."""
     pool = tabular.load_digits() if sizes.data == "digits" else tabular.load(sizes.data)
     count = min(sizes.rows, len(pool)) // 2 * 2
     x, labels = pool.features[:count].double().numpy(), pool.labels[:count].numpy()

@@ -1,8 +1,7 @@
 """Chapter polytopes: cutting, exact rays and Gram matrices against the searches and matrices they replace.
 
-`python benchmarks/polytopes.py [--record]`. As in `min_norm`, every comparison first checks in the same run that both
-sides compute the same thing, then times them in turns (`timing`). Networks are random ones at a wide bias, which have
-as many polytopes in the window as trained ones. The exit status is 1 if a promise was not kept.
+`python benchmarks/polytopes.py [--record]`. Networks are random ones at a wide bias, which have as many polytopes in
+the window as trained ones.
 """
 
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from torch import Tensor
 from leakage.attacks.membership import boundary_distance
 from leakage.data.gaussians import gaussian
 from leakage.geometry import rays
-from leakage.geometry.polytopes import activation_pattern, jacobian_norm, join_layers, output_map, row_space
+from leakage.geometry.polytopes import activation_pattern, jacobian_norm, output_map
 from leakage.geometry.rays import segment_label_change
 from leakage.geometry.subdivision import Subdivision, subdivide
 from leakage.models import mlp
@@ -43,17 +42,14 @@ class Sizes:
     rounds: int = 5  # turns
 
 
-PROMISED = {"programs": 2000.0, "pixels": 3.0, "rows": 5.0, "rays": 4.0, "norms": 100.0, "differentiated": 5.0}
+PROMISED = {"programs": 2000.0, "pixels": 3.0, "rays": 4.0, "norms": 100.0, "differentiated": 5.0}
 
 
 def cases(sizes: Sizes) -> Iterator[Case]:
-    """All comparisons."""
     yield programs(sizes)
     yield pixels(sizes)
-    yield rows(sizes)
     yield first_rays(sizes)
     yield norms(sizes)
-    yield projections(sizes)
     yield differentiated(sizes)
 
 
@@ -107,34 +103,6 @@ def pixels(sizes: Sizes) -> Case:
     )
 
 
-def rows(sizes: Sizes) -> Case:
-    """The pixel way as it is first written down: patterns as rows of booleans, and the distinct ones among them."""
-    network, window, fine = cut(sizes)
-    side = sizes.side // 2
-
-    def theirs() -> Tensor:
-        low, high = window.amin(0), window.amax(0)
-        steps = low + (torch.arange(side, dtype=low.dtype).unsqueeze(-1) + 0.5) / side * (high - low)
-        middles = torch.cartesian_prod(*steps.unbind(-1))
-        return torch.unique(join_layers(activation_pattern(network, middles)), dim=0)
-
-    def check() -> str:
-        seen, packed = len(theirs()), int(other_algorithms.number_pixels(network, window, side=side).max()) + 1
-        if seen != packed:
-            raise Disagreement(f"rows give {seen} patterns, and the library's pixels {packed}.")
-        return f"same window: pixels see {seen:,} of {len(fine):,} polytopes"
-
-    return Case(
-        id="rows",
-        what=f"polytopes of {sum(sizes.hidden)} neurons",
-        unit="window",
-        ours=Side("cutting, all of them", lambda: subdivide(network, window)),
-        theirs=Side(f"{side} × {side} pixels, distinct rows of booleans", theirs),
-        check=check,
-        rounds=sizes.rounds,
-    )
-
-
 def first_rays(sizes: Sizes) -> Case:
     network, points, aims = asked(sizes)
 
@@ -182,33 +150,8 @@ def norms(sizes: Sizes) -> Case:
     )
 
 
-def projections(sizes: Sizes) -> Case:
-    network, points, _ = asked(sizes)
-
-    def ours() -> Tensor:
-        reduced, basis = row_space(network)
-        return boundary_distance._deepfool(reduced, points @ basis)
-
-    def theirs() -> Tensor:
-        return boundary_distance._deepfool(network, points)
-
-    def check() -> str:
-        there = theirs().isfinite()
-        return equal(ours()[there].numpy(), theirs()[there].numpy())
-
-    return Case(
-        id="projections",
-        what=f"DeepFool at {len(points):,} points",
-        unit=f"{len(points):,} points",
-        ours=Side("in the row space of the first layer", ours),
-        theirs=Side("in the space of the inputs", theirs),
-        check=check,
-        rounds=sizes.rounds,
-    )
-
-
 def differentiated(sizes: Sizes) -> Case:
-    """DeepFool as its authors publish it, a point at a time; `projections` has a batched baseline."""
+    """DeepFool, against the way of its authors."""
     network, points, _ = asked(sizes)
     few = points[: min(16, len(points))]
 

@@ -1,5 +1,6 @@
 """Two ways to compute one thing, timed side by side: checked to agree, then run in turns on one thread.
 
+Equal numbers are asked for where the data are given, equal laws (Kolmogorov–Smirnov) where they are drawn.
 Times are CPU seconds of this process: with one thread, the seconds of an idle machine. What else the machine does
 hardly moves them, and as the rounds alternate between the two sides it moves both alike. Every number is a median.
 """

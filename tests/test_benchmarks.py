@@ -1,18 +1,55 @@
-"""What all benchmarks share: sides that agree are timed in turns, promises are judged, and records name their origin.
+"""Benchmarks compare like with like, refuse to time what differs, and keep their records.
 
 Times are never asserted: they belong to a machine.
 """
 
+import importlib
 import json
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-import torch
 
-import benchmark_runs
+from leakage.attacks.membership.table import ATTACKS
+from leakage.theory.least_squares import Design
+from reproduced.studies.min_norm.latent_space import LatentSpace
 
-timing = benchmark_runs.module("timing")
+ROOT = Path(__file__).parents[1]
+
+
+def module(name):
+    """A fixture: benchmarks/`name`.py, loaded with its own folder on the path, as `python benchmarks/…` has it."""
+
+    @pytest.fixture(scope="module")
+    def load():
+        with pytest.MonkeyPatch.context() as patch:
+            patch.syspath_prepend(ROOT / "benchmarks")
+            yield importlib.import_module(name)
+
+    return load
+
+
+NAMES = ("audit", "blessing", "gradient_inversion", "kkt_margin", "min_norm", "polytopes")
+audit, blessing, gradient_inversion, kkt_margin, min_norm, polytopes = map(module, NAMES)
+growing, growth, peers, timing = map(module, ("growing", "growth", "peers", "timing"))
+
+
+def write_record(benchmark, sizes, root):
+    """The record that `--record` writes under `root` in a run of these sizes."""
+    assert benchmark.BENCHMARK.run(["--record"], sizes=sizes, root=root) == 0
+    record = json.loads((root / benchmark.BENCHMARK.path).read_text("utf-8"))
+    for row in record["rows"]:
+        assert min(row["ours_seconds"], row["theirs_seconds"], row["ratio"]) > 0
+    return record
+
+
+# ── any benchmark ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.fixture
@@ -36,8 +73,8 @@ def toy(timing):
     return timing.Benchmark("toy", "Sums", cases, (3000, 0.0), {"sum": 1e9})
 
 
-def test_a_record_says_where_it_comes_from(toy, timing, tmp_path):
-    record = benchmark_runs.recorded(SimpleNamespace(BENCHMARK=toy), (2000, 0.0), tmp_path)
+def test_a_record_says_where_it_comes_from(toy, tmp_path):
+    record = write_record(SimpleNamespace(BENCHMARK=toy), (2000, 0.0), tmp_path)
     assert {"title", "date", "commit", "cpu", "threads", "clock", "versions", "rows"} == set(record)
     assert record["threads"] == 1
     assert record["cpu"]
@@ -45,13 +82,6 @@ def test_a_record_says_where_it_comes_from(toy, timing, tmp_path):
     (row,) = record["rows"]
     assert row["least"] <= row["ratio"] <= row["most"]
     assert (row["rounds"], row["agreement"][:11]) == (2, "same values")
-    assert json.loads((tmp_path / "book/records/performance.toy.json").read_text("utf-8")) == record
-
-
-def test_nothing_is_written_unless_asked(toy, tmp_path, capsys):
-    assert toy.run([], sizes=(2000, 0.0), root=tmp_path) == 0
-    assert list(tmp_path.iterdir()) == []
-    assert "the sum of 2000 numbers" in capsys.readouterr().out
 
 
 def test_a_broken_promise_is_the_exit_status(toy, tmp_path, capsys):
@@ -64,15 +94,189 @@ def test_sides_that_differ_are_not_timed(toy, timing, tmp_path):
         toy.run([], sizes=(10, 1e-6), root=tmp_path)
 
 
-def test_one_thread_is_only_for_a_while(timing):
-    before = torch.get_num_threads()
-    with timing.one_thread():
-        assert torch.get_num_threads() == 1
-    assert torch.get_num_threads() == before
+# ── the chapters' benchmarks ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_processor_is_named(timing, tmp_path):
-    information = tmp_path / "cpuinfo"
-    information.write_text("processor\t: 0\nmodel name\t: Some Chip 9\n", "utf-8")
-    assert timing.processor(information) == "Some Chip 9"
-    assert timing.processor(tmp_path / "absent")
+class Line(NamedTuple):
+    """A benchmark at small sizes.
+
+    Attributes:
+        sizes: its settings.
+        evidence: what the record says of the two sides of each comparison, by its name without a width.
+        planted: a comparison, a function that our side calls, a factor on its result, and what the check then says.
+    """
+
+    sizes: dict[str, Any]
+    evidence: dict[str, str]
+    planted: tuple[str, str, float, str] | None = None
+
+
+TABLE = {
+    "audit": Line(
+        dict(data="digits", rows=150, models=6, iterations=300, trees=3, fprs=(0.05, 0.1), calls=1, rounds=1, few=1),
+        dict(lira="the loop 0", own="same values", rmia="same values", roc="same values", end="the same halves"),
+        ("rmia", "rmia", 1.01, "the values differ"),
+    ),
+    "blessing": Line(
+        dict(panel=(2, 3), nodes=(301,), trial=(100, 200, 600, 2, 1), points=2, left_out=(120, 24, 120, 2))
+        | dict(checked=(30, 60, 180, 50, 200), training=(2, 30, 16, 12, 5, 3, 8), private=(2, 6, 12, 5, 3))
+        | dict(private_steps=2, rounds=1),
+        dict(advantage="same advantages", trial="on the same rows", left_out="same outputs", training="same values")
+        | dict(private="same values"),
+        ("advantage", "average_advantage", 1.1, "same advantages"),
+    ),
+    "gradient_inversion": Line(
+        dict(tensor=(2, 6, 50), repeats=2, span=(3, 20, 60), matching=(2, 10, 120), batches=1)
+        | dict(images=(2, 12, 120), layers=(6, 40, 5), own=(1, 2), steps=120, rounds=1),
+        dict(tensor="same values", span="same values", matching="same batches", images="same batches")
+        | dict(own="same batch"),
+    ),
+    "kkt_margin": Line(
+        dict(rows=10, rate=0.01, wide=(30, 20, 5, 3), far=(10**4, 10, 2, 5), fresh=6, near=(50, 2))
+        | dict(checked=(150, 20, 8, 200), problems=2, neurons=(200, 2000), rounds=1),
+        dict(step="same values", far="same law", optimum="same optimum"),
+        ("far", "fresh_outputs", 3, "the laws differ"),
+    ),
+    "min_norm": Line(
+        dict(linear=Design(n=8, D=100, sigma=1.0), widths=(10, 12, 16, 24, 60, 90, 100), points=2, trials=50)
+        | dict(shown=(10, 24, 90), mu=3.0, nodes=(12, 32, 3), latent=LatentSpace(n=12, d=3, sigma=1.0), few=1)
+        | dict(latent_widths=(16, 40), relu=Design(n=8, D=30, sigma=1.0), relu_widths=(10, 12, 20), batch=2000)
+        | dict(calls=2, checked=100, rounds=1),
+        dict.fromkeys(("ls", "ridge", "fig2b", "sweep", "latent", "relu"), r"same law: p = |same values: up to "),
+        ("sweep", "nested_min_norm", 1 + 1e-6, "the values differ"),
+    ),
+    "polytopes": Line(
+        dict(hidden=(6, 5), reach=5.0, cells=2, side=30, widths=(12, 6, 3), points=20, steps=60, rounds=1),
+        dict(programs="same polytopes", pixels="same window", rays="same first crossing")
+        | dict.fromkeys(("norms", "differentiated"), "same values"),
+        ("norms", "jacobian_norm", 1.01, "the values differ"),
+    ),
+}
+
+
+@pytest.fixture
+def loaded(request, name):
+    """A benchmark, and its small sizes."""
+    benchmark = request.getfixturevalue(name)
+    return benchmark, benchmark.Sizes(**TABLE[name].sizes)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_comparison_is_checked_measured_and_recorded(loaded, name, tmp_path):
+    record = write_record(*loaded, tmp_path)
+    ids = [row["id"].partition(".")[0] for row in record["rows"]]
+    assert list(dict.fromkeys(ids)) == list(TABLE[name].evidence)
+    for id, row in zip(ids, record["rows"], strict=True):
+        assert re.search(TABLE[name].evidence[id], row["agreement"])
+
+
+@pytest.mark.parametrize("name", [name for name, line in TABLE.items() if line.planted])
+def test_a_planted_difference_is_not_timed(loaded, name, timing, monkeypatch):
+    benchmark, sizes = loaded
+    case, function, factor, complaint = TABLE[name].planted
+    right = getattr(benchmark, function)
+    monkeypatch.setattr(benchmark, function, lambda *inputs, **options: factor * right(*inputs, **options))
+    with pytest.raises(timing.Disagreement, match=complaint):
+        next(one for one in benchmark.cases(sizes) if one.id.startswith(case)).check()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_promised_is_compared_and_was_kept_in_the_record(loaded, name):
+    benchmark, sizes = loaded
+    record = json.loads((ROOT / benchmark.BENCHMARK.path).read_text("utf-8"))
+    assert record["title"] == benchmark.BENCHMARK.title
+    ratios = {row["id"]: row["ratio"] for row in record["rows"]}
+    assert all(ratios[id] >= least for id, least in benchmark.PROMISED.items())
+    assert {id.partition(".")[0] for id in ratios} == {case.id.partition(".")[0] for case in benchmark.cases(sizes)}
+
+
+def test_the_table_of_costs_names_every_attack():
+    lines = (ROOT / "benchmarks/attack_costs.md").read_text("utf-8").splitlines()
+    assert {line.split(" | ")[0].removeprefix("| ") for line in lines if line.startswith("| ")} > ATTACKS.keys()
+
+
+# ── growth ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+SIZES = (100, 200, 400, 800, 1600)
+
+
+@pytest.fixture
+def axis(growing):
+    """One axis: sums of n numbers, at once and one by one."""
+
+    def at_once(n):
+        numbers = np.ones(n)
+        return lambda: numbers.sum(), 1
+
+    def one_by_one(n):
+        numbers = np.ones(n)
+        return lambda: sum(numbers), 1
+
+    linear, none = growing.Law(1, "each is read", note="a toy"), growing.Law(0, "a sum", note="a toy")
+    return growing.Axis(
+        id="toy.sum.n",
+        what="a sum",
+        along="numbers n",
+        unit="sum",
+        ours=growing.Curve("at once", at_once, SIZES, linear, none),
+        theirs=(growing.Curve("one by one", one_by_one, SIZES[:4], linear, none),),
+        check=lambda n: f"{n} numbers",
+        checked=10,
+    )
+
+
+@pytest.mark.parametrize("exponent", [0.0, 1.0, 2.5, -1.0])
+def test_the_exponent_of_a_power_law_is_found(growing, exponent):
+    found = growing.fit(SIZES, [3e-4 * size**exponent for size in SIZES])
+    assert found == pytest.approx((exponent,) * 3, abs=1e-9)  # rounding
+
+
+def test_the_interval_of_an_exponent_covers_it(growing):
+    draws, covered, trials = np.random.default_rng(0), 0, 600
+    for _ in range(trials):
+        found = growing.fit(SIZES, [size**1.5 * math.exp(0.1 * draws.standard_normal()) for size in SIZES])
+        covered += found.low < 1.5 < found.high
+    assert 0.93 < covered / trials < 0.97
+
+
+def test_a_run_of_growth_is_recorded(growing, growth, axis, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(growing, "_LASTING", 1e-3)
+    assert growth.run(["--record"], axes=[lambda: axis], root=tmp_path) == 0
+    assert "toy.sum.n: a sum, in numbers n; 10 numbers" in capsys.readouterr().out
+    record = json.loads((tmp_path / growth.PATH).read_text("utf-8"))
+    assert {"date", "commit", "cpu", "threads", "clock", "versions", "memory"} < set(record)
+    (kept,) = record["axes"]
+    ours, theirs = kept["curves"]
+    assert (ours["side"], ours["sizes"], theirs["side"], theirs["sizes"]) == ("ours", [*SIZES], "theirs", [*SIZES[:4]])
+    assert ours["time"]["fitted"] == 4
+    assert ours["memory"]["exponent"] is None  # far less than what is counted in pages
+
+
+def test_the_methods_of_every_axis_agree_and_the_record_has_them_all(growth):
+    axes = [make() for make in growth.AXES]
+    record = json.loads((growth.ROOT / growth.PATH).read_text("utf-8"))
+    assert [axis["id"] for axis in record["axes"]] == [axis.id for axis in axes]
+    for axis, kept in zip(axes, record["axes"], strict=True):
+        assert axis.check(axis.checked)
+        assert [curve["method"] for curve in kept["curves"]] == [axis.ours.method, *(one.method for one in axis.theirs)]
+
+
+# ── other tools ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_we_and_other_tools_find_is_recorded(peers, monkeypatch, tmp_path):
+    rows, runs = 600, 2
+
+    def answer(words, **_):
+        scores = np.random.default_rng(0).random((1, rows)).tolist()
+        found = {"scores": scores, "rows": [*range(rows)], "bounds": [1.0] * runs, "seconds": 2.0}
+        return subprocess.CompletedProcess(words, 0, json.dumps(found), "")
+
+    monkeypatch.setattr(peers, "install", lambda root: sys.executable)
+    monkeypatch.setattr(peers.subprocess, "run", answer)
+    monkeypatch.setattr(peers, "provenance", lambda title, clock, root: {"title": title})
+    sizes = peers.Sizes(data="digits", rows=rows, models=6, targets=1, runs=runs)
+    assert peers.main(["--record"], sizes=sizes, root=tmp_path) == 0
+    record = json.loads((tmp_path / peers.RECORD).read_text("utf-8"))
+    assert [row["id"] for row in record["rows"]][:3] == ["lira", "quantiles", "black box"]
+    assert all(row["theirs_seconds"] > 1 and "nan" not in row["ours_found"] for row in record["rows"])
