@@ -7,7 +7,6 @@ caller gives the batch size, and may give the length of the inputs and the possi
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
@@ -38,15 +37,6 @@ _CLEAR_GAP = 1.5  # a span with a larger `gap` counts as found: pure noise gives
 _MORE_DIRECTIONS = 4  # random ones, tried without a clear gap: the moment of order 1 may be orthogonal to an input
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class TensorReconstruction(Reconstruction):
-    """A batch, with the subspace, the decomposition of the tensor in its basis, and the moments that were used."""
-
-    span: Span
-    terms: Decomposition
-    recovery: RecoveryMoments
-
-
 def reconstruct(
     observation: Observation,
     *,
@@ -57,7 +47,7 @@ def reconstruct(
     centre: bool = True,
     labels: Sequence[float] | None = None,
     generator: torch.Generator,
-) -> TensorReconstruction:
+) -> Reconstruction:
     r"""Find a batch of inputs of equal length, `norm`, with residuals and labels, from the moments of one gradient.
 
     1. V spans the inputs: the rows of G, or the leading eigenvectors of the moment of order 2 (of order 3 in one
@@ -101,10 +91,7 @@ def reconstruct(
     signs, ambiguities = symmetries.signs_from_labels(observation, inputs, estimated, labels, outputs_seen=outputs)
     inputs = signs.unsqueeze(-1) * inputs
     residuals, misfit = refit(observation, inputs, outputs=outputs)
-    found_labels = observation.labels(inputs, residuals)
-    return TensorReconstruction(
-        inputs, residuals, found_labels, misfit, ambiguities, span=found, terms=terms, recovery=recovery
-    )
+    return Reconstruction(inputs, residuals, observation.labels(inputs, residuals), misfit, ambiguities)
 
 
 def refit(
