@@ -29,19 +29,14 @@ class FoundMember(NamedTuple):
     unique: Bool[Tensor, "*b"]
 
 
-# ── attackers, by what they know ────────────────────────────────────────────────────────────────────────────────────
+def flag_above(outputs: Float[Tensor, "*#b t"], margin: Float[Tensor, "*#b"]) -> Bool[Tensor, "*b t"]:
+    r"""The points called members if the margin is known: $|\Phi(x)| > m / 2$.
 
-
-def flag_above(
-    outputs: Float[Tensor, "*#b t"], margin: Float[Tensor, "*#b"], *, cut: float = HALF
-) -> Bool[Tensor, "*b t"]:
-    r"""The points called members if the margin is known: $|\Phi(x)| > \text{cut} \cdot m$.
-
-    Source: Smorodinsky et al., Corollary 3.3, where the cut is ½. Corollary 3.5, for an attacker who knows only a lower
+    Source: Smorodinsky et al., Corollary 3.3. Corollary 3.5, for an attacker who knows only a lower
     bound of the margin, is the same rule with that bound for m. The other rule of Corollary 3.3, $|\Phi(x)| \approx m$,
     is a threshold on `distance_score` or `one_sided_score`.
     """
-    return size_score(outputs) > cut * margin.unsqueeze(-1)
+    return size_score(outputs) > HALF * margin.unsqueeze(-1)
 
 
 def find_member(outputs: Float[Tensor, "*b k"]) -> FoundMember:

@@ -10,20 +10,20 @@ from jaxtyping import Float, Float64, Int
 from torch import Tensor
 
 
-def top_posteriors(logits: Tensor, *, count: int = 3) -> Float64[Tensor, "*b t k"]:
-    r"""The `count` largest posteriors $\operatorname{softmax}(o)$, in descending order.
+def top_posteriors(logits: Tensor) -> Float64[Tensor, "*b t k"]:
+    r"""The three largest posteriors $\operatorname{softmax}(o)$, or both of two, in descending order.
 
-    Source: Salem et al. (2018), adversary 1; with fewer classes than `count`, all of them.
+    Source: Salem et al. (2018), adversary 1.
     """
-    return logits.double().softmax(-1).topk(min(count, logits.shape[-1]), dim=-1).values
+    return logits.double().softmax(-1).topk(min(3, logits.shape[-1]), dim=-1).values
 
 
-def top_logits(logits: Tensor, *, count: int = 3) -> Float64[Tensor, "*b t k"]:
-    r"""$\log \frac{p_i}{1 - p_i} = o_i - \log \sum_{k \ne i} e^{o_k}$ of the `count` largest posteriors.
+def top_logits(logits: Tensor) -> Float64[Tensor, "*b t k"]:
+    r"""$\log \frac{p_i}{1 - p_i} = o_i - \log \sum_{k \ne i} e^{o_k}$ of the posteriors of `top_posteriors`.
 
     Posteriors of members lie close to 1; logits spread them out. This is ours, not the paper's.
     """
-    largest = logits.double().topk(min(count, logits.shape[-1]), dim=-1).indices
+    largest = logits.double().topk(min(3, logits.shape[-1]), dim=-1).indices
     return torch.stack([label_logit(logits, labels) for labels in largest.unbind(-1)], dim=-1)
 
 
