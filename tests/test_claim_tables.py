@@ -74,7 +74,7 @@ def test_our_own_findings_are_said_to_be_no_score():
 def test_a_verdict_that_is_another_one_at_full_scale_is_told_with_its_row_and_all_that_was_found():
     same, other = judgement("t.a", full_scale=FULL), judgement("t.b", full_scale=replace(FULL, verdict="did not hold"))
     told = board(judgement(), same, other)
-    assert "At full scale 1 of 2 verdicts on record are others than here: t.b did not hold." in told.get_text()
+    assert "1 of 2 recorded verdicts differ from those of this build: t.b did not hold." in told.get_text()
     assert told.a["href"] == "scoreboard.html#row-t-b"
     assert [cell.get_text() for cell in told.select("td.full")] == [
         "",
@@ -96,7 +96,7 @@ def test_runs_by_rules_that_were_replaced_stand_beside_those_by_todays():
     again = Replication("held", Counter(held=10), Counter({"held": 37, "undecided": 2, "did not hold": 1}))
     later = judgement("t.two", replication=Replication("held", Counter(held=5), Counter()))
     both = [judgement(replication=again), later, judgement("t.three")]
-    assert row(both[0]).select_one(".again").get_text() == "10 of 10; under earlier declarations 37 of 40"
+    assert row(both[0]).select_one(".again").get_text() == "10 of 10; with earlier rules 37 of 40"
     said = "Runs under today's declaration: 10 held. "
     said += "Runs under earlier declarations: 37 held, 2 undecided, 1 did not hold."
     assert said in row(both[0]).details.get_text()
@@ -155,7 +155,7 @@ def test_refuted_statements_slips_of_proofs_and_misprints_stand_apart_with_their
         "Intervals over 5 samples.",
         "Computed, with an error of at most 1e-06.",
         "Counted among 40.",
-        "The expected verdict at seeds that nobody chose: 3 of 4; under earlier declarations 2 of 2.",
+        "The expected verdict at seeds that nobody chose: 3 of 4; with earlier rules 2 of 2.",
     ]
 
 

@@ -174,12 +174,12 @@ def test_runs_by_earlier_rules_are_counted_apart(declared, runs):
     now = [*runs([1, 10], [3, 30]), *runs([1, 10], verdict="undecided")]
     earlier = [*runs([1, 10], [1, 10], rule="replaced"), *runs([1, 10], rule="replaced before", verdict="undecided")]
     found = replications.replication([*earlier, *now, {"claims": {}}], declared, code="today")
-    assert found.brief == "2 of 3; under earlier declarations 2 of 3"
+    assert found.brief == "2 of 3; with earlier rules 2 of 3"
     counts = "2 held, 1 undecided"
     assert found.sentence == f"Runs under today's declaration: {counts}. Runs under earlier declarations: {counts}."
     assert replications.replication(now, declared, code="today").brief == "2 of 3"
     before = replications.replication(earlier, declared, code="today")
-    assert before.brief == "none yet; under earlier declarations 2 of 3"
+    assert before.brief == "not yet repeated with today's rule; with earlier rules 2 of 3"
     assert replications.replication([{"claims": {}}], declared, code="today") is None
 
 

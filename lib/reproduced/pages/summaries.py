@@ -40,7 +40,7 @@ def tally(judgements: Sequence[Judgement]) -> str:
         for claims, name, rest in (
             (papers, "statement", f" of {many}"),
             (ours, "finding", " of ours"),
-            (slips, "slip", " of the printed texts, counted apart"),
+            (slips, "misprint", " of the papers, counted separately"),
         )
         if claims
     ]

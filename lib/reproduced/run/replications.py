@@ -58,9 +58,9 @@ class Replication:
 
     @property
     def brief(self) -> str:
-        """Expected verdicts among all runs: `10 of 10; under earlier declarations 37 of 40`."""
-        now = f"{self.same} of {self.verdicts.total()}" if self.verdicts else "none yet"
-        earlier = f"; under earlier declarations {self.earlier[self.expected]} of {self.earlier.total()}"
+        """Expected verdicts among all runs: `10 of 10; with earlier rules 37 of 40`."""
+        now = f"{self.same} of {self.verdicts.total()}" if self.verdicts else "not yet repeated with today's rule"
+        earlier = f"; with earlier rules {self.earlier[self.expected]} of {self.earlier.total()}"
         return now + earlier * bool(self.earlier)
 
     @property
