@@ -89,15 +89,3 @@ def test_factor_has_the_gram_law_of_the_matrix(columns):
         lambda g: torch.linalg.det(g + torch.eye(4)),
     ):
         assert stats.ks_2samp(summary(factor @ factor.mT), summary(matrix @ matrix.mT)).pvalue > P_VALUE
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_draws_live_on_the_device_of_the_generator_and_keep_their_law():
-    generator = stream(0, "gpu", "cuda")
-    draws = chi_square(torch.tensor([0.0, 1.0, 7.0]), (20_000, 3), generator=generator)
-    assert draws.device.type == "cuda"
-    assert bool((draws[:, 0] == 0).all())
-    for column, dof in ((1, 1), (2, 7)):
-        assert stats.kstest(draws[:, column].cpu(), stats.chi2(dof).cdf).pvalue > P_VALUE
-    assert stats.kstest(gaussian((20_000,), generator=generator).cpu(), stats.norm.cdf).pvalue > P_VALUE

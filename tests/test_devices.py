@@ -62,6 +62,7 @@ QUICK = {
         "members_that_differ_are_told_apart",
         "positive_scores_are_above_the_median_of_outsiders",
     ),
+    "batches": (),
     "data_gaussians": ("gaussian_equivalent_rows_have_the_covariance_of_the_inputs",),
     "data_membership_splits": ("quarters_are_disjoint",),
     "data_mixtures": ("other_labels_are_coin_flips_that_know_nothing_of_the_points",),
@@ -69,7 +70,6 @@ QUICK = {
     "geometry_polytopes": (
         "a_neuron_without_open_path_is_never_reached",
         "one_neuron_is_as_far_as_its_line",
-        "radii_of_networks_along_a_leading_dimension_are_independent",
         "within_the_radius_the_pattern_stays_and_the_closest_neuron_flips_behind_it",
     ),
     "geometry_rays": (),
@@ -140,13 +140,10 @@ QUICK = {
         "very_different_laws_are_told_apart_for_certain",
     ),
     "theory_kkt": ("a_kkt_point_keeps_within_the_bounds[50.0]",),
-    "theory_least_squares": ("no_noise_is_the_full_model", "points_of_a_batch_are_answered_one_by_one"),
+    "theory_least_squares": ("no_noise_is_the_full_model",),
     "theory_logistic_limit": ("many_weak_features_make_the_maximum_margin_classifier",),
     "theory_logistic_output_law": ("without_a_pull_there_is_no_advantage",),
-    "theory_ridge": (
-        "nothing_cancels_at_a_hundred_features_a_row_or_a_penalty_of_a_million",
-        "points_and_penalties_of_a_batch_are_answered_one_by_one",
-    ),
+    "theory_ridge": ("nothing_cancels_at_a_hundred_features_a_row_or_a_penalty_of_a_million",),
     "theory_ridge_likelihood_ratios": ("evidence_only_grows_with_what_is_seen",),
     "trainers_ensembles": (
         "an_ensemble_computes_what_separate_networks_compute[sgd with momentum]",

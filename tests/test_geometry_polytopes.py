@@ -48,14 +48,6 @@ def test_adapted_parameters_hold_on_the_whole_polytope():
     assert error[~same].max() > 1e-9
 
 
-def test_networks_along_a_leading_dimension_are_independent():
-    models, given = network((4, 6, 5, 3), 0, models=(3,)), points(10, 4)
-    together = polytopes.output_map(models, polytopes.activation_pattern(models, given.expand(3, -1, -1)))
-    alone = polytopes.output_map(models[1], polytopes.activation_pattern(models[1], given))
-    for both, own in zip(together, alone, strict=True):
-        assert torch.allclose(both[1], own, atol=ROUNDING)
-
-
 def test_algorithm_3_as_printed_agrees_on_the_first_layer_only():
     model, given = network((2, 25, 25, 25, 2), 0), points(200, 2)
     gates = polytopes.activation_pattern(model, given)
@@ -102,13 +94,6 @@ def test_the_gradient_in_the_point_is_that_of_the_norm_formed_directly(widths):
     assert torch.allclose(slopes[0], slopes[1], atol=NORM_ROUNDING)
 
 
-def test_norms_of_networks_along_a_leading_dimension_are_independent():
-    models, given = network((7, 6, 5, 3), 0, models=(3,)), points(10, 7)
-    together = polytopes.jacobian_norm(models, polytopes.activation_pattern(models, given.expand(3, -1, -1)))
-    alone = polytopes.jacobian_norm(models[2], polytopes.activation_pattern(models[2], given))
-    assert torch.allclose(together[2], alone, rtol=NORM_ROUNDING)
-
-
 @pytest.mark.parametrize("widths", [(40, 6, 3), (40, 6, 5, 3), (4, 6, 3)])
 def test_predictions_distances_and_polytope_functions_are_kept(widths):
     network = mlp.initial((), widths, generator=stream(0, "network"))
@@ -122,13 +107,6 @@ def test_predictions_distances_and_polytope_functions_are_kept(widths):
     assert torch.allclose(output_map(reduced, gates)[1], output_map(network, gates)[1], atol=1e-13)
     moved = points + gaussian((20, widths[1]), generator=stream(0, "moves")) @ network.weights[0]
     assert torch.allclose((moved @ basis - inside).norm(dim=-1), (moved - points).norm(dim=-1), rtol=1e-12)
-
-
-def test_networks_side_by_side_have_row_spaces_of_their_own():
-    networks = mlp.initial((3,), (9, 4, 2), generator=stream(0, "network"))
-    points = gaussian((3, 5, 9), generator=stream(0, "points"))
-    reduced, basis = row_space(networks)
-    assert torch.allclose(reduced(points @ basis), networks(points), atol=1e-13)
 
 
 @pytest.mark.parametrize("widths", [(7, 5, 3), (4, 6, 5, 3)])
@@ -186,9 +164,3 @@ def test_a_neuron_without_open_path_is_never_reached():
     )
     found = polytopes.hyperedge_distances(deep, torch.tensor([[-2.0, 0.0]], dtype=torch.float64))
     assert found.tolist() == [[2.0, math.inf]]
-
-
-def test_radii_of_networks_along_a_leading_dimension_are_independent():
-    models, given = network((7, 6, 5, 3), 0, models=(3,)), points(10, 7)
-    together = polytopes.inscribed_radius(models, given.expand(3, -1, -1))
-    assert torch.allclose(together[2], polytopes.inscribed_radius(models[2], given), rtol=1e-12)

@@ -73,15 +73,6 @@ def test_no_label_changes_where_one_class_always_wins():
     assert other_algorithms.cut_rays_by_label(model, given, along, until=9.0).isinf().all()
 
 
-def test_networks_along_a_leading_dimension_are_independent():
-    models, given, along = network((4, 6, 5, 3), 0, models=(3,)), points(10, 4), directions(10, 4)
-    shared = given.expand(3, -1, -1), along.expand(3, -1, -1)
-    together = rays.ray_crossings(models, *shared, crossings=3).lengths
-    assert torch.allclose(together[1], rays.ray_crossings(models[1], given, along, crossings=3).lengths, rtol=1e-9)
-    changes = rays.ray_label_change(models, *shared, until=20.0)
-    assert torch.allclose(changes[1], rays.ray_label_change(models[1], given, along, until=20.0), rtol=1e-9)
-
-
 def a_network(outputs):
     """One neuron relu(x) and outputs that are linear in it: rows of (weight, bias)."""
     table = torch.tensor(outputs, dtype=torch.float64)

@@ -229,13 +229,6 @@ def test_neither_order_nor_type_nor_a_monotone_map_changes_a_measure(member, out
     assert everything(member.exp(), outsider.exp()) == pytest.approx(reference, abs=1e-12)
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_the_gpu_gives_the_same_measures():
-    member, outsider = gaussian(2000, shift=0.5).values()
-    assert everything(member.cuda(), outsider.cuda()) == pytest.approx(everything(member, outsider), abs=1e-12)
-
-
 @pytest.mark.parametrize("measure", [auc, best_advantage, partial(tpr_at_fpr, fpr=0.5), roc_curve])
 @pytest.mark.parametrize("bad", [[], [1.0, math.nan, 2.0], [1.0, math.inf, 2.0]])
 def test_scores_that_have_no_order_are_an_error(measure, bad):

@@ -29,12 +29,6 @@ def test_it_computes_what_the_module_it_was_made_from_computes():
     assert networks.widths == WIDTHS
 
 
-def test_each_network_can_have_points_of_its_own():
-    networks = mlp.initial((2,), WIDTHS, generator=stream(0, "networks"))
-    points = torch.randn(2, 4, 5, dtype=torch.float64, generator=stream(0, "points"))
-    assert torch.allclose(networks(points)[1], networks[1](points[1]), atol=1e-14)
-
-
 def test_initial_parameters_fill_their_interval():
     network = mlp.initial((50,), (16, 40, 3), generator=stream(0, "networks"), dtype=torch.float32)
     for tensor in (network.weights[0], network.biases[0]):

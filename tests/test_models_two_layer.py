@@ -37,18 +37,6 @@ def test_the_formula_neuron_by_neuron():
     torch.testing.assert_close(model(asked), expected, rtol=1e-13, atol=1e-13)  # a sum in another order
 
 
-def test_a_network_of_a_batch_answers_as_it_does_alone():
-    batch, asked = networks(4, 2), points(4, 2, 7, 3)
-    answers = batch(asked)
-    assert answers.shape == (4, 2, 7)
-    for index in ((0, 0), (3, 1)):
-        alone = TwoLayer(*(tensor[index] for tensor in vars(batch).values()))
-        torch.testing.assert_close(answers[index], alone(asked[index]), rtol=1e-13, atol=1e-13)
-        torch.testing.assert_close(batch.squared_norm()[index], alone.squared_norm())
-    torch.testing.assert_close(batch[1](asked[1]), answers[1], rtol=1e-13, atol=1e-13)
-    assert batch[1:3].weights.shape == (2, 2, 5, 3)
-
-
 def test_points_are_shared_by_networks_where_they_broadcast():
     batch, asked = networks(4), points(7, 3)
     torch.testing.assert_close(batch(asked), batch(asked.expand(4, 7, 3)))

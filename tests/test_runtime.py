@@ -120,11 +120,3 @@ def test_settings_are_the_frozen_column_of_the_profile():
 def test_a_size_misspelt_in_one_profile_is_found_in_all(profile, column, culprit):
     with pytest.raises(ValueError, match=f"differ in: {culprit}\\."):
         settings(profile, **sizes(paper=column) if profile != "paper" else sizes(ci=column))
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_a_stream_on_the_gpu_is_as_fixed_as_one_on_the_cpu():
-    first, second = (torch.randn(8, generator=stream(0, "noise", "cuda"), device="cuda") for _ in range(2))
-    torch.testing.assert_close(first, second)
-    assert stream(0, "noise", "cuda").initial_seed() == stream(0, "noise").initial_seed()

@@ -58,17 +58,6 @@ def test_a_value_on_an_edge_belongs_to_the_bin_above_and_one_just_below_to_the_b
     assert (both.outsider * (edges + 1)).round().tolist() == [2] + [1] * (edges - 3) + [2]
 
 
-def test_a_batch_is_its_rows():
-    member, outsider = normal(2, 3, 400, name="m"), normal(2, 3, 500, name="o", scale=2)
-    batched = histogram_advantage(member=member, outsider=outsider)
-    rows = [
-        [histogram_advantage(member=m, outsider=o) for m, o in zip(*pair, strict=True)]
-        for pair in zip(member, outsider, strict=True)
-    ]
-    assert batched.shape == (2, 3)
-    torch.testing.assert_close(batched, torch.tensor(rows, dtype=torch.float64), rtol=0, atol=1e-12)
-
-
 def test_equal_samples_have_no_advantage_and_separate_ones_all():
     values = normal(500, name="m")
     assert float(histogram_advantage(member=values, outsider=values)) == pytest.approx(0)
@@ -115,16 +104,6 @@ def test_the_null_bias_of_full_bins_is_the_formula_of_the_chapter():
     masses = torch.full((149,), 1 / 149, dtype=torch.float64)
     plain = 0.5 * math.sqrt(2 / math.pi) * math.sqrt(2 / 1e5) * float(masses.sqrt().sum())
     assert float(histogram_null_bias(masses, samples=1e5)) == pytest.approx(plain, rel=0.005)
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_the_gpu_gives_the_same_advantage():
-    member, outsider = normal(3, 1000, name="m"), normal(3, 1000, name="o", scale=2)
-    expected = histogram_advantage(member=member, outsider=outsider)
-    torch.testing.assert_close(
-        histogram_advantage(member=member.cuda(), outsider=outsider.cuda()).cpu(), expected, rtol=0, atol=1e-12
-    )
 
 
 def test_the_slope_of_a_line_is_its_slope():

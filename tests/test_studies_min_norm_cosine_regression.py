@@ -123,16 +123,3 @@ def test_a_fit_below_n_recovers_a_band_limited_signal():
     model = Cosines.band_limited(20, 64, 10)
     variances = outsider_variances(model, setting(model), QUERIES)
     torch.testing.assert_close(variances, torch.full_like(variances, model.member_variance), rtol=1e-9, atol=0)
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_the_gpu_gives_the_same_variances():
-    model = Cosines.band_limited(10, 32, 24, signal=32)
-    times = training_times(model, QUERIES, trials=20, generator=stream(0, "gpu", "cuda"))
-    assert times.is_cuda
-    ours = outsider_variances(model, times, QUERIES)
-    torch.testing.assert_close(ours.cpu(), outsider_variances(model, times.cpu(), QUERIES), rtol=1e-5, atol=0)
-    aliased = Cosines.released(10, 32, 12)
-    exact = exact_outsider_variances(aliased, times, QUERIES)
-    torch.testing.assert_close(exact.cpu(), exact_outsider_variances(aliased, times.cpu(), QUERIES))

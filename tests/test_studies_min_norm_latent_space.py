@@ -108,16 +108,3 @@ def test_the_left_branch_of_figure_5a_needs_the_fresh_label():
     )
     assert own < 0.02
     assert abs(fresh - 0.0543) < 0.02  # four standard errors: 0.019 between points over √16
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("p", [8, 16, 40])
-def test_the_gpu_draws_from_the_same_law(p):
-    model, latent, directions, generator = setting(16, 3, p)
-    there = stream(0, "latent gpu", "cuda")
-    for sampler in (outsider_variances, member_variances):
-        here = sampler(model, latent, directions, trials=TRIALS, generator=generator)
-        ours = sampler(model, latent, directions, trials=TRIALS, generator=there)
-        assert ours.is_cuda
-        assert ks_2samp(ours.cpu(), here).pvalue > P_VALUE or torch.allclose(ours.cpu(), here)

@@ -120,20 +120,3 @@ def test_the_mean_advantage_is_that_over_drawn_points():
     sampled = least_squares.advantage(MEDIUM, MEDIUM.widths(WIDTHS), drawn)
     for value, column in zip(mean.tolist(), sampled.T, strict=True):
         assert estimates.mean_interval(column, level=0.9999).agrees_with(value)
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_the_gpu_trains_the_same_models():
-    generator = stream(0, "gpu")
-    features, labels, query = (gaussian(size, generator=generator) for size in ((5, 8, 30), (5, 8), (5, 30)))
-    there = ridge_predictions(features.cuda(), labels.cuda(), query.cuda(), penalties=PENALTIES[1:])
-    torch.testing.assert_close(there.cpu(), ridge_predictions(features, labels, query, penalties=PENALTIES[1:]))
-    drawn = trained_predictions(
-        Design(6, 30), query[0].cuda(), widths=[3, 20], trials=2000, member=False, generator=stream(0, "gpu", "cuda")
-    )
-    near = trained_predictions(
-        Design(6, 30), query[0], widths=[3, 20], trials=2000, member=False, generator=stream(0, "gpu")
-    )
-    for column in range(2):
-        assert stats.ks_2samp(drawn[:, column].cpu(), near[:, column]).pvalue > P_VALUE

@@ -159,14 +159,3 @@ def test_which_of_two_labels_is_positive_does_not_matter():
     options = dict(inputs=inputs(), rows=ROWS, widths=[12, 40], designs=50, sigma=0.5, seed=0)
     one, other = (random_feature_advantage(QUERY, labels=sign * labels, **options).labels for sign in (1, -1))
     torch.testing.assert_close(one, other, rtol=0, atol=1e-13)  # the laws are mirrored, the sums rounded
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_the_gpu_trains_models_of_the_same_law():
-    near = train(widths=[20], designs=2000).weights[:, 0, 0]
-    far = label_weights(
-        inputs().cuda(), QUERY, rows=ROWS, widths=[20], designs=2000, member=False, generator=stream(0, "gpu", "cuda")
-    )
-    assert far.weights.device.type == far.rows.device.type == "cuda"
-    assert stats.ks_2samp(far.weights[:, 0, 0].cpu(), near).pvalue > P_VALUE

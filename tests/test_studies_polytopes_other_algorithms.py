@@ -96,12 +96,6 @@ def test_nothing_is_met_where_nothing_changes():
     assert search_rays(model, given, along, steps=9, event="label").isinf().all()
 
 
-def test_networks_along_a_leading_dimension_are_independent():
-    models, given, along = network((4, 6, 5, 3), 0, models=(3,)), points(10, 4), directions(10, 4)
-    together = search_rays(models, given.expand(3, -1, -1), along.expand(3, -1, -1), steps=9, event="pattern")
-    assert torch.allclose(together[1], search_rays(models[1], given, along, steps=9, event="pattern"))
-
-
 @pytest.mark.parametrize("event", ["label", "pattern"])
 def test_exact_methods_agree_on_rays(event):
     model, given = network((2, 12, 12, 3), 1), points(100, 2)

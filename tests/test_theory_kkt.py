@@ -296,13 +296,3 @@ def test_a_trained_network_keeps_within_the_bounds_where_they_speak():
     outputs = model(sample.fresh, generator=generator, spread=1e-4 * sample.radius)
     bound = output_bound(geometry, geometry.delta_x(sample.fresh @ sample.train.mT), found.margin, factor=1)
     assert bool((outputs.abs() <= bound).all())
-
-
-def test_training_sets_are_independent_of_their_neighbours():
-    points = gaussian((2, 3, 5, 400), generator=stream(0, "batch"))
-    together, fresh = InnerProducts.from_points(points), of(*range(12)).reshape(2, 3, 2)
-    bounds = output_bound(together, fresh, torch.ones(2, 3, dtype=DTYPE))
-    for i, j in [(0, 0), (1, 2)]:
-        torch.testing.assert_close(
-            bounds[i, j], output_bound(InnerProducts.from_points(points[i, j]), fresh[i, j], ONE)
-        )

@@ -223,17 +223,6 @@ def test_the_query_of_a_point_splits_its_squared_norm():
     assert Query.typical(Design(2, 9), [2, 9]).unused.tolist() == [7.0, 0.0]
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_the_gpu_gives_the_same_numbers():
-    points = Query.draw(FIGURE, [100, 150, 600], count=5, generator=stream(0, "gpu"))
-    there, widths = Query(points.used.cuda(), points.unused.cuda()), FIGURE.widths([100, 150, 600])
-    near, far = advantage(FIGURE, widths, points), advantage(FIGURE, widths.cuda(), there)
-    torch.testing.assert_close(far.cpu(), near, rtol=0, atol=1e-12)
-    assert noise_for_error(FIGURE, prediction_error(FIGURE, widths[1:].cuda())).device.type == "cuda"
-    assert float(two_gaussians.advantage(member=widths[:1].cuda(), outsider=widths[:1].cuda())) == pytest.approx(0)
-
-
 BRUTE, EXACT = 4000, 40_000
 # n, p, D, σ: p below n, n - 1, n, n + 1, n + 2 and beyond; all features in use on either side; no noise.
 CONFIGURATIONS = [
@@ -414,27 +403,3 @@ def test_where_the_theorem_is_void_there_is_a_law_and_it_leaks(p):
         assert (
             0.7 < float(total_variation(outsider=law, member=member_mixture(FIGURE, p, Query.typical(FIGURE, p)))) < 1
         )
-
-
-def test_points_of_a_batch_are_answered_one_by_one():
-    points = Query.draw(FIGURE, [105, 400], count=3, generator=stream(0, "batch"))
-    table = total_variations(FIGURE, [105, 400], points, nodes=(6, 16, 2))
-    assert table.shape == (3, 2)
-    for row in range(3):
-        single = Query(points.used[row], points.unused[row])
-        torch.testing.assert_close(total_variations(FIGURE, [105, 400], single, nodes=(6, 16, 2)), table[row])
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_the_gpu_gives_the_same_distances_and_draws_from_the_same_laws():
-    points = Query.draw(FIGURE, [105, 400], count=3, generator=stream(0, "gpu"))
-    there = Query(points.used.cuda(), points.unused.cuda())
-    near, far = (total_variations(FIGURE, [105, 400], q, nodes=(6, 16, 2)) for q in (points, there))
-    torch.testing.assert_close(far.cpu(), near, rtol=0, atol=1e-9)
-    for sample, p in ((sample_outsider, 100), (sample_member, 60)):
-        draws = [
-            sample(FIGURE, p, q.at_width(0), trials=EXACT, generator=stream(0, "gpu", q.used.device))[0].cpu()
-            for q in (points, there)
-        ]
-        assert stats.ks_2samp(*draws).pvalue > P_VALUE

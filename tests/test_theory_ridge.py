@@ -215,17 +215,6 @@ def test_points_widths_and_penalties_broadcast():
         torch.testing.assert_close(table[law][:, 1, 2], single)
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_the_gpu_gives_the_same_limit():
-    query = Query.typical(WIDE, [500, 3000])
-    there = Query(query.used.cuda(), query.unused.cuda())
-    near = limit_variances(WIDE, WIDE.widths([500, 3000]), tensor(0.1, 2.0), query)
-    far = limit_variances(WIDE, WIDE.widths([500, 3000]).cuda(), tensor(0.1, 2.0).cuda(), there)
-    for ours, reference in zip(far, near, strict=True):
-        torch.testing.assert_close(ours.cpu(), reference, rtol=1e-12, atol=0)
-
-
 @pytest.mark.parametrize("penalty", [1e-300, 1e-160, 1e-40])
 def test_the_limit_variances_keep_their_digits_down_to_the_least_penalty(penalty):
     design, tiny = Design(100, 400), torch.tensor(penalty, dtype=DTYPE)
@@ -378,36 +367,6 @@ def test_the_limit_is_near_the_finite_law_at_400_rows():
     spectra = ResolventSamples.draw(design, 800, tensor(0.5), trials=200, generator=stream(0, "400 rows"))
     for who, law in spectra.laws(query).items():
         assert float(law.mean_variance) == pytest.approx(float(getattr(limits, who)), rel=0.03)
-
-
-def test_points_and_penalties_of_a_batch_are_answered_one_by_one():
-    design, penalties = Design(8, 20), tensor(0.1, 2.0)
-    spectra = ResolventSamples.draw(design, 12, penalties, trials=5, generator=stream(0, "batch"))
-    points = Query(tensor(9.0, 12.0, 15.0), tensor(8.0, 3.0, 11.0))
-    for law in (spectra.outsider_mixture, spectra.member_mixture):
-        table = law(points).variances
-        assert table.shape == (3, 2, 5)
-        torch.testing.assert_close(torch.stack([law(points.at_width(i)).variances for i in range(3)]), table)
-    for index in range(2):  # the same draws serve every penalty
-        single = ResolventSamples.draw(design, 12, penalties[index : index + 1], trials=5, generator=stream(0, "batch"))
-        torch.testing.assert_close(
-            single.member_mixture(points).variances[:, 0], spectra.member_mixture(points).variances[:, index]
-        )
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_the_gpu_draws_from_the_same_laws():
-    design = Design(10, 30)
-    for law, sample in (("outsider", sample_outsider), ("member", sample_member)):
-        draws = []
-        for device in ("cpu", "cuda"):
-            query = Query(
-                torch.tensor(15.0, dtype=DTYPE, device=device), torch.tensor(14.0, dtype=DTYPE, device=device)
-            )
-            generator = stream(0, f"gpu {law}", device)
-            draws.append(sample(design, 16, 0.5, query, trials=EXACT, generator=generator).cpu())
-        assert stats.ks_2samp(*draws).pvalue > P_VALUE
 
 
 @pytest.mark.parametrize(("rows", "columns", "mu"), [(24, 30, 300.0), (30, 24, 300.0), (24, 120, 300.0)])

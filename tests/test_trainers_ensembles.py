@@ -227,18 +227,3 @@ def test_dropout_and_networks_that_diverge_are_refused():
         ensemble_of(stack, nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.1)))
     with pytest.raises(ValueError, match=r"a network has diverged: .* lower the `learning_rate`"):
         train_stack(stack, examples, rows, replace(IMAGE_RECIPE, learning_rate=float("inf")))
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_the_gpu_gives_the_same_networks():
-    _, stack, examples, rows = image_problem()
-    there = Stack(*({name: part.cuda() for name, part in parts.items()} for parts in (stack.parameters, stack.buffers)))
-    asked = Examples((examples.inputs[0].cuda(),), examples.targets.cuda())
-    once = replace(IMAGE_RECIPE, epochs=1, batch=26)  # one batch, so that the shuffle, drawn elsewhere, does not matter
-    found = train_stack(there, asked, rows.cuda(), once, generator=stream(0, "shuffles", "cuda"))
-    expected = train_stack(stack, examples, rows, once)
-    assert found.parameters["upper.weight"].is_cuda
-    torch.testing.assert_close(
-        found.parameters["upper.weight"].cpu(), expected.parameters["upper.weight"], rtol=1e-7, atol=1e-9
-    )

@@ -64,14 +64,3 @@ def test_designs_that_lose_rank_get_the_minimum_norm_solution():
     features[1, 5] = 0  # and a row without features: of no use at any width
     ours = nested_min_norm(features, labels, queries, widths=WIDTHS)
     torch.testing.assert_close(ours, separate_fits(features, labels, queries, WIDTHS), rtol=1e-8, atol=1e-9)
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_the_gpu_gives_the_same_predictions():
-    features, labels, queries = problem()
-    features[1, :, 3] = 0  # one design takes the way of the pseudo-inverse
-    ours = nested_min_norm(features.cuda(), labels.cuda(), queries.cuda(), widths=WIDTHS)
-    assert ours.is_cuda
-    expected = nested_min_norm(features, labels, queries, widths=WIDTHS)
-    torch.testing.assert_close(ours.cpu(), expected, rtol=1e-8, atol=1e-9)
