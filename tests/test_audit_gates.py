@@ -163,6 +163,7 @@ def some_audit(**more):
 test_a_gate_that_says_nothing_is_refused = refusals(
     (lambda: Gate("auc", 1.0), "must be at least 0 and below 1"),
     (lambda: Gate("tpr@0.01", 5), "such as 0.05 for 5 %, got 5"),
+    (lambda: Gate("auc", -0.1), "must be at least 0 and below 1"),
     (lambda: Gate("auc", math.nan), "must be at least 0 and below 1"),
     (lambda: Gate("slice:precision", 0.5), "must be one of"),
     (lambda: some_audit().judge([Gate("tpr@0.01", 0.5)]), "no attack could exceed tpr@0.01=0.5 on this sample"),

@@ -12,6 +12,7 @@ from scipy import stats
 
 from leakage.metrics.estimates import (
     Estimate,
+    as_sample,
     clopper_pearson,
     difference_of_means,
     mean_interval,
@@ -162,6 +163,12 @@ def test_where_a_group_has_no_value_nothing_is_known():
     assert (float(found), found.low, found.high) == (pytest.approx(0.2), -math.inf, math.inf)
     nowhere = mean_of_groups(torch.tensor([math.nan, math.nan]))
     assert (nowhere.low, nowhere.high) == (-math.inf, math.inf)
+
+
+def test_a_sample_becomes_float64_and_forgets_its_gradient():
+    sample = as_sample(torch.ones(3, dtype=torch.float32, requires_grad=True), "x")
+    assert sample.dtype is torch.float64
+    assert not sample.requires_grad
 
 
 @pytest.mark.parametrize(("values", "expected"), [([1, 2], 1.5), ([3, 1, 2], 2.0)])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 from scipy.stats import ks_2samp
 
-from leakage.data.gaussians import gaussian
+from leakage.data.gaussians import chi_square, gaussian
 from leakage.precision import DTYPE
 from leakage.theory import least_squares, ridge
 from leakage.theory.gaussian_mixtures import total_variation
@@ -369,6 +369,28 @@ def test_the_limit_is_near_the_finite_law_at_400_rows():
         assert float(law.mean_variance) == pytest.approx(float(getattr(limits, who)), rel=0.03)
 
 
+# rows, columns, μ: next to square, wide, tall
+@pytest.mark.parametrize(("rows", "columns", "mu"), [(100, 105, 30.0), (100, 3000, 30.0), (400, 200, 40.0)])
+def test_steps_left_out_would_not_have_changed_the_scalars(rows, columns, mu):
+    draws = stream(0, f"depth {rows} {columns} {mu}")
+    depth = ridge._depth(rows, columns, mu=mu)
+    short, whole = (ridge._heights(rows, columns, depth=d) for d in (depth, rows))
+    assert len(short) < len(whole)
+    assert short == whole[: len(short)]
+    c = [chi_square(height, (500,), generator=draws) for height in whole]
+    for ours, full in zip(chain(c[: len(short)], mu), chain(c, mu), strict=True):
+        torch.testing.assert_close(ours, full)
+
+
+def chain(c, mu):
+    """The scalars from given chi-squares, outermost first."""
+    inverse = torch.full((500,), 1 / mu, dtype=DTYPE)
+    state = ridge.Resolvent(inverse, inverse.square(), torch.zeros_like(inverse), torch.zeros_like(inverse))
+    for draw in reversed(c):
+        state = ridge._extend(state, draw, torch.tensor(mu, dtype=DTYPE))
+    return state
+
+
 @pytest.mark.parametrize(("rows", "columns", "mu"), [(24, 30, 300.0), (30, 24, 300.0), (24, 120, 300.0)])
 def test_a_shortened_chain_has_the_law_of_dense_matrices(rows, columns, mu):
     draws = stream(0, f"short {rows} {columns}")
@@ -386,3 +408,8 @@ def test_a_shortened_chain_has_the_law_of_dense_matrices(rows, columns, mu):
 @pytest.mark.parametrize(("rows", "columns"), [(0, 5), (1, 1), (100, 105), (7, 10**6)])
 def test_the_depth_is_positive_and_finite_for_every_shape_and_penalty(rows, columns, mu):
     assert 1 <= ridge._depth(rows, columns, mu=mu) < 10**15
+
+
+def test_a_small_penalty_next_to_square_takes_every_step():
+    assert ridge._heights(3, 2, depth=ridge._depth(3, 2, mu=1e-6)) == [3, 1, 2]
+    assert ridge._heights(2, 5, depth=ridge._depth(2, 5, mu=1e-6)) == [2, 4, 1, 3]
