@@ -242,6 +242,11 @@ def test_no_file_is_no_traceback(tmp_path, capsys):
         assert is_a_refusal(*run(capsys, path))
 
 
+def test_a_device_is_written_into_and_not_replaced(scores, capsys):
+    assert run(capsys, scores, "--json", os.devnull)[0] == 0
+    assert Path(os.devnull).is_char_device()
+
+
 ALONE = """
 import importlib, pkgutil, sys
 from importlib.abc import MetaPathFinder

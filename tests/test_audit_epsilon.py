@@ -67,6 +67,7 @@ def of_trials(hits=(9, 10), alarms=(1, 10), **named):
         (lambda: one_run(guesses=50), ValueError, "`guesses` must be pairs"),
         (lambda: one_run(guesses=(50, 50)), ValueError, r"`guesses` must be pairs .* such as \[\(50, 50\)\]"),
         (lambda: one_run(guesses=[(-1, 5)]), ValueError, "`guesses` must be a whole number at least 0"),
+        (lambda: one_run(guesses=[(1.5, 5)]), ValueError, "`guesses` must be a whole number at least 0"),
         (lambda: one_run(delta=1.0), ValueError, "`delta` must be a number"),
         (lambda: one_run(level=0.0), ValueError, "`level` must be a number"),
         (lambda: one_run(gaussian=True, delta=0.0), ValueError, "`delta` must be above 0 where `gaussian`"),
