@@ -16,11 +16,15 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+from xml.etree import ElementTree
 
 from leakage import __version__, arguments
 from reproduced.repository import UserError
 from reproduced.run.run_chapters import Progress, one_line
+
+if TYPE_CHECKING:
+    from leakage.audit.gates import GateResult
 
 _FAILED, _REFUSED, _INTERRUPTED = 1, 2, 130
 _MOST_JOBS = 1024
@@ -242,7 +246,6 @@ def audit(options: argparse.Namespace) -> int:
     from leakage.audit.gates import SLICE, Gate
     from leakage.audit.inputs import validate_inputs
     from leakage.audit.run import run_audit
-    from reproduced.junit import to_junit
 
     try:
         gates = [Gate(metric, bar) for metric, bar in limits]
@@ -274,13 +277,33 @@ def audit(options: argparse.Namespace) -> int:
         elif options.json:
             store.write(options.json, result.to_json(gates=judged, source=options.scores).encode())
         if options.junit:
-            store.write(options.junit, to_junit(judged, name=f"leakage audit {options.scores.name}"))
+            store.write(options.junit, _to_junit(judged, name=f"leakage audit {options.scores.name}"))
     except ValueError as error:  # a group's name that UTF-8 cannot write
         raise UserError(str(error)) from error
     for gate in judged:
         if gate.failed or gate.too_small:
             _complain(f"leakage: {one_line(str(gate))}")
     return _FAILED if any(gate.failed for gate in judged) else 0
+
+
+def _to_junit(results: "Sequence[GateResult]", *, name: str) -> bytes:
+    """The gates as JUnit XML, which services of continuous integration show: a test case for each, with its bound."""
+    counts = {"tests": len(results), "failures": sum(one.failed for one in results), "errors": 0}
+    suite = ElementTree.Element("testsuite", {"name": _printable(name), **{key: f"{n}" for key, n in counts.items()}})
+    for one in results:
+        case = {"classname": "leakage.audit", "name": f"{one.metric} <= {one.bar:g}"}
+        found = ElementTree.SubElement(suite, "testcase", case)
+        if one.failed:
+            ElementTree.SubElement(found, "failure", {"message": _printable(str(one))})
+        else:
+            ElementTree.SubElement(found, "system-out").text = _printable(str(one))
+    ElementTree.indent(suite)
+    return ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
+
+
+def _printable(text: str) -> str:
+    """The text without characters that XML does not allow."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def _parse_limit(text: str) -> tuple[str, float]:
