@@ -11,9 +11,8 @@ import psutil
 import pytest
 import torch
 
-from leakage import store
 from patience import HANGS, wait_until
-from reproduced import grids, runtime
+from reproduced import code_keys, grids, runtime
 
 RUN = runtime.begin("ci", 0, "cpu")
 
@@ -87,7 +86,7 @@ def test_another_run_name_machine_or_version_computes_again(tmp_path, notes, cha
     run_grid(measure, [1], tmp_path)
     for name in ("processor", "environment"):
         if name in change:
-            monkeypatch.setattr(store, name, change.pop(name))
+            monkeypatch.setattr(code_keys, name, change.pop(name))
     run_grid(measure, [1], tmp_path, **change)
     assert computed(notes) == [1, 1]
 

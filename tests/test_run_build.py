@@ -153,7 +153,7 @@ def test_another_data_set_makes_only_the_chapter_stale_that_declares_it(reposito
 
 
 def test_an_execution_of_another_processor_counts_and_says_so(repository, monkeypatch, capsys):
-    monkeypatch.setattr(chapter_cache.store, "processor", lambda: "abacus")
+    monkeypatch.setattr(chapter_cache.code_keys, "processor", lambda: "abacus")
     assert rebuild(repository) == (0, [])
     assert capsys.readouterr().out.count(": up to date, from another processor (") == 2
 

@@ -22,9 +22,9 @@ CHAPTERS = ("first", "second", "third")
 OTHERS = {
     "version of torch": "from importlib import metadata\n"
     "metadata.version = lambda name, old=metadata.version: '2.0' if name == 'torch' else old(name)",
-    "leakage/metrics/roc.py": "from leakage import store\n"
-    "def other(path, old=store.file_digest): return 'other' if path.name == 'roc.py' else old(path)\n"
-    "other.cache_clear = store.file_digest.cache_clear\nstore.file_digest = other",
+    "leakage/metrics/roc.py": "from reproduced import code_keys\n"
+    "def other(path, old=code_keys.file_digest): return 'other' if path.name == 'roc.py' else old(path)\n"
+    "other.cache_clear = code_keys.file_digest.cache_clear\ncode_keys.file_digest = other",
 }
 
 

@@ -16,8 +16,7 @@ from typing import Any
 
 from nbformat import NotebookNode
 
-from leakage import store
-from reproduced import runtime
+from reproduced import code_keys, runtime
 from reproduced.pages import render as pages
 from reproduced.pages.ledgers import ChapterFindings, read_ledger, read_ledgers
 from reproduced.pages.summaries import verdict_counts
@@ -67,7 +66,7 @@ def build(
     """
     chosen = book.choose(names)
     check(book)
-    kind = store.device_kind(runtime.pick_device(parameters["device"]))
+    kind = code_keys.device_kind(runtime.pick_device(parameters["device"]))
     plans = {chapter: make_plan(book, chapter, parameters, device=kind) for chapter in book.chapters}
     with hold_build_folder(book.build):
         for chapter in chosen:
@@ -167,7 +166,7 @@ def _plan_line(plan: Plan) -> str:
     more = f" and {len(plan.changed) - 3} more" if len(plan.changed) > 3 else ""
     reasons["stale"] = f"executing, changed: {', '.join(plan.changed[:3])}{more}"
     # Verdicts do not depend on the kind of processor, so an execution on another one counts; last digits may.
-    elsewhere = f", from another processor ({plan.processor})" * (plan.processor != store.processor())
+    elsewhere = f", from another processor ({plan.processor})" * (plan.processor != code_keys.processor())
     return f"  {plan.chapter}: {reasons.get(plan.state, f'up to date{elsewhere}')}"
 
 
@@ -248,7 +247,7 @@ def keep_record(book: Book, chapter: str) -> Path:
 
 def state_lines(book: Book, parameters: Mapping[str, Any]) -> Iterator[str]:
     """For each chapter, whether its execution on disk is good for `parameters`, and its verdicts."""
-    kind = store.device_kind(runtime.pick_device(parameters["device"]))
+    kind = code_keys.device_kind(runtime.pick_device(parameters["device"]))
     for chapter in book.chapters:
         plan = make_plan(book, chapter, parameters, device=kind)
         changed = f" (changed: {', '.join(plan.changed)})" if plan.changed else ""

@@ -3,7 +3,7 @@
 `run_grid(function, points, name=…, run=…)` is `[function(point) for point in points]`, except that a point computed
 before under the same key is read instead. `run_calls` and `keep` do the same for calls with several arguments.
 
-The function is one of a module, or a `functools.partial` of one (see `leakage.store.digest`); a result is anything that
+The function is one of a module, or a `functools.partial` of one (see `code_keys.digest`); a result is anything that
 `leakage.store.pack` takes. Tensors come back on the CPU, whether computed or read.
 """
 
@@ -20,10 +20,10 @@ import torch
 from tqdm import tqdm
 
 from leakage import store
-from reproduced import repository
+from reproduced import code_keys, repository
 from reproduced.runtime import Run
 
-store.digest_library()  # now, while the code that runs is the code on disk
+code_keys.digest_library()  # now, while the code that runs is the code on disk
 
 
 def run_grid(
@@ -58,10 +58,10 @@ def run_grid(
         Exception: what `function` raises, with the point noted; the points finished by then are kept.
     """
     points = list(points)
-    machine = (store.device_kind(run.device), store.processor(), store.environment(store.LIB.parent))
-    shared = store.digest((_packed_result, function, run.profile, run.seed, *machine))
+    machine = (code_keys.device_kind(run.device), code_keys.processor(), code_keys.environment(code_keys.LIB.parent))
+    shared = code_keys.digest((_packed_result, function, run.profile, run.seed, *machine))
     home = Path(folder or _grids(), name)
-    files = [home / f"{store.digest((shared, point))[:40]}.pt" for point in points]
+    files = [home / f"{code_keys.digest((shared, point))[:40]}.pt" for point in points]
     values = _read(set(files), name)
     missing = {file: point for file, point in zip(files, points, strict=True) if file not in values}
     hidden = not bar or bool(os.environ.get(repository.QUIET_VARIABLE))

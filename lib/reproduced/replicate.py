@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from leakage import store
-from reproduced import runtime
+from reproduced import code_keys, runtime
 from reproduced.build import CELL_SECONDS, check, hold_build_folder, mark_build_folder
 from reproduced.claims import measurements
 from reproduced.claims.declarations import NOT_RUN
@@ -73,7 +72,7 @@ def replicate(
 
     mark_build_folder(book.build)
     with hold_build_folder(book.build / "replications"):
-        kind = store.device_kind(runtime.pick_device(STANDARD["device"]))
+        kind = code_keys.device_kind(runtime.pick_device(STANDARD["device"]))
         todo = {}
         for seed, chapters in wanted.items():
             there = replace(book, build=book.build / "replications" / str(seed))

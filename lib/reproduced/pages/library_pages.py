@@ -16,7 +16,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from leakage.store import PACKAGES, imported_files
+from leakage.store import PACKAGES
+from reproduced.code_keys import imported_files
 from reproduced.pages.jinja_environment import fill_template
 
 PAGE = "library"  # the page of the book below which these stand

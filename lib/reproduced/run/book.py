@@ -19,7 +19,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from leakage import arguments, store
-from reproduced import repository
+from reproduced import code_keys, repository
 from reproduced.claims import declarations
 from reproduced.claims.declarations import Declarations
 from reproduced.repository import UserError
@@ -62,7 +62,7 @@ class Book:
     def library(self) -> Path:
         """The folder of the packages that the chapters import: the repository's own, else the installed one."""
         own = self.root / "lib"
-        return own if (own / "leakage").is_dir() else store.LIB
+        return own if (own / "leakage").is_dir() else code_keys.LIB
 
     @property
     def packages(self) -> tuple[Path, ...]:

@@ -20,6 +20,7 @@ from nbformat import NotebookNode
 
 import leakage
 from leakage import store
+from reproduced import code_keys
 from reproduced.claims.declarations import Declarations
 from reproduced.run.book import Book, UserError, code, write_notebook, write_text
 from reproduced.run.run_chapters import ChapterExecutor, Execution, Progress, Task, run_chapters
@@ -71,16 +72,16 @@ def make_plan(book: Book, chapter: str, parameters: Mapping[str, Any], *, device
         parameters: all of them, checked.
         device: the kind of device that `parameters["device"]` means here.
     """
-    store.file_digest.cache_clear()  # files are edited between two plans
+    code_keys.file_digest.cache_clear()  # files are edited between two plans
     notebook, declared = book.notebook(chapter), book.declarations(chapter)
     own = {path.relative_to(book.root).as_posix(): path for path in _own_files(book, chapter)}
-    modules = store.imported_files(code(notebook), lib=book.library)
+    modules = code_keys.imported_files(code(notebook), lib=book.library)
     paths = own | {path.relative_to(book.library).as_posix(): path for path in modules}
-    files = {name: store.file_digest(path) for name, path in sorted(paths.items())}
+    files = {name: code_keys.file_digest(path) for name, path in sorted(paths.items())}
     data = {name: data_checksum(name) for name in declared.data}
     values = {name: value for name, value in parameters.items() if name != "device"} | {"device": device}
     # The processor is no part of the key: verdicts do not depend on it. A build says where it was another one.
-    parts = {"file": files, "data": data, "parameter": values, "version of": store.environment(book.root)}
+    parts = {"file": files, "data": data, "parameter": values, "version of": code_keys.environment(book.root)}
     short = {kind: {n: v[:_SHORT] if kind == "file" else v for n, v in part.items()} for kind, part in parts.items()}
     key, target = store.digest(parts), book.executed(parameters["profile"], chapter)
     old = _repro(target)
@@ -228,11 +229,11 @@ def machine_provenance(device: str) -> dict[str, Any]:
     from reproduced import runtime  # and with it PyTorch, which nobody needs who shows what was executed
 
     chosen = runtime.pick_device(device)
-    kind = store.device_kind(chosen)
+    kind = code_keys.device_kind(chosen)
     return {
         "device": chosen.type,
         "device_name": kind.removeprefix("cuda ") if chosen.type == "cuda" else f"CPU, {cores()} cores",
-        "processor": store.processor(),
+        "processor": code_keys.processor(),
         "versions": {"python": platform.python_version(), "leakage": leakage.__version__}
         | {name: metadata.version(name) for name in _TOOLS},
     }

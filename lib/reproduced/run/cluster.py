@@ -25,7 +25,7 @@ from leakage import evaluation, store
 from leakage.audit import run, scores_file
 from leakage.audit.inputs import validate_inputs
 from leakage.evaluation import Means
-from reproduced import runtime
+from reproduced import code_keys, runtime
 from reproduced.repository import UserError
 from reproduced.run import chapter_cache
 from reproduced.run.book import Book
@@ -65,21 +65,23 @@ def chapter_needs(book: Book, chapters: Iterable[str], device: str) -> Needs:
     return Needs(tuple(packages), tuple(sorted(data)), device=device)
 
 
-def take_inventory(needs: Needs, library: Path = store.LIB) -> Inventory:
+def take_inventory(needs: Needs, library: Path = code_keys.LIB) -> Inventory:
     """What this machine has: code and files by their digests, versions, checksums of data, the kind of device.
 
     We also compare the code of `run`, which is in no cache key, because the worker executes it.
     """
-    store.file_digest.cache_clear()  # a worker may be older than the files
+    code_keys.file_digest.cache_clear()  # a worker may be older than the files
     code = [path for name in store.PACKAGES for path in sorted((library / name).rglob("*"))]
     code = [path for path in code if path.is_file() and path.suffix != ".pyc"]
     files = {path.relative_to(library).as_posix(): path for path in code} | {str(path): path for path in needs.files}
-    versions = store.environment(None) | {name: found for name in needs.packages if (found := _installed_version(name))}
+    versions = code_keys.environment(None) | {
+        name: found for name in needs.packages if (found := _installed_version(name))
+    }
     return {
-        "file": {name: store.file_digest(path) for name, path in files.items()},
+        "file": {name: code_keys.file_digest(path) for name, path in files.items()},
         _VERSIONS: versions,
         "data": {name: chapter_cache.data_checksum(name) for name in needs.data},
-        "kind of": {"device": store.device_kind(runtime.pick_device(needs.device))},
+        "kind of": {"device": code_keys.device_kind(runtime.pick_device(needs.device))},
     }
 
 
@@ -106,7 +108,7 @@ class Cluster:
         self._workers: set[str] = set(self._client.nthreads())
         self._seen = time.monotonic()
 
-    def check_workers(self, needs: Needs, library: Path = store.LIB) -> None:
+    def check_workers(self, needs: Needs, library: Path = code_keys.LIB) -> None:
         """A `UserError` that names a worker and what is other there, if there is one."""
         here = take_inventory(needs, library)
         for worker, there in self._client.run(take_inventory, needs, on_error="return").items():
@@ -195,7 +197,7 @@ def _run_there(task: Task, files: Mapping[str, bytes] | None) -> bytes:
         for file, content in files.items():
             store.write(folder / "book" / file, content)
         target = folder / task.target.name
-        task = replace(task, folder=folder / "book", build=folder / "build", library=store.LIB, target=target)
+        task = replace(task, folder=folder / "book", build=folder / "build", library=code_keys.LIB, target=target)
         execution = run_chapter(task)
         log = task.log.read_text("utf-8", "replace")[-_LOG:] if task.log.is_file() else ""
         return _packed(replace(execution, log=log, machine=chapter_cache.machine_provenance(task.parameters["device"])))
