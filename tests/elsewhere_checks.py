@@ -1,10 +1,9 @@
-"""What ordinary tests do not show of the second device, or are too slow to show: run beside them (`elsewhere`)."""
+"""What ordinary tests do not show of the second device, or are too slow to show: run beside them (`second_device`)."""
 
 import pytest
 import torch
 from torch import nn
 
-from elsewhere import held
 from leakage.attacks.gradient_inversion import recover
 from leakage.data.gaussians import gaussian
 from leakage.geometry.subdivision import subdivide
@@ -27,6 +26,7 @@ from reproduced.studies.blessing import (
 )
 from reproduced.studies.gradient_inversion import games, step_errors
 from reproduced.studies.polytopes import boundary_attacks, theorems, windows
+from second_device import held
 
 ONE = torch.ones(1, dtype=DTYPE)
 # Mistakes that must be noticed, or a test that passes elsewhere means nothing.

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from checking import refusals, refused
 from leakage import arguments
-from refusing import refusals, refused
 
 
 def test_what_is_good_comes_back_as_it_was():

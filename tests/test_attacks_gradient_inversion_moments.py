@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from gradient_batches import draw, hermite_tensor, observe
 from leakage.attacks.gradient_inversion.moments import from_hidden, from_outputs, symmetrised
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.data.gaussians import gaussian
 from leakage.models.activations import activation
 from leakage.theory.hermite import moment
+from planted import draw_batch, hermite_tensor, observe
 from reproduced.runtime import stream
 
 D, M = 4, 300
@@ -91,7 +91,7 @@ def test_a_gradient_that_ignores_the_weights_has_no_moments(source, centre):
 @pytest.mark.parametrize("centre", [True, False])
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_turn_of_the_space_turns_the_moments(source, centre):
-    seen, of = draw("elu", 2, 5, 200).observation, SOURCES[source]
+    seen, of = draw_batch("elu", 2, 5, 200).observation, SOURCES[source]
     turn = torch.linalg.qr(gaussian((5, 5), generator=stream(0, "turn"))).Q
     turned = Observation(seen.weights @ turn, seen.activation, outputs=seen.outputs, hidden=seen.hidden @ turn)
     basis = torch.eye(5, 3, dtype=torch.float64)
@@ -120,7 +120,7 @@ def test_centring_removes_what_is_linear_in_the_weights():
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_regression_on_the_exact_span_is_exact_for_a_polynomial(source):
-    batch = draw("polynomial", 3, 30, 200)
+    batch = draw_batch("polynomial", 3, 30, 200)
     basis = torch.linalg.qr(batch.inputs.mT).Q
     found = SOURCES[source](batch.observation, centre=False).fit_tensor(basis)
     coordinates = batch.inputs @ basis

@@ -8,11 +8,11 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, normalize
 
+from checking import refused
 from leakage.attacks.gradient_inversion.own_modules.invert import invert
 from leakage.data.gaussians import gaussian
 from leakage.metrics.reconstruction import match_error, match_inputs
 from leakage.trainers.federated import Client, batch_gradient
-from refusing import refused
 from reproduced.runtime import stream
 
 EXACT = {torch.float64: 1e-10, torch.float32: 2e-4}  # of inputs of length √d; rounding, and what conditions make of it

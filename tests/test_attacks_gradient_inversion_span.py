@@ -5,10 +5,10 @@ from functools import partial
 import pytest
 import torch
 
-from gradient_batches import draw, observe
 from leakage.attacks.gradient_inversion.moments import from_hidden, from_outputs
 from leakage.attacks.gradient_inversion.span import from_moments, from_rows, sharpen
 from leakage.data.gaussians import gaussian, sphere
+from planted import draw_batch, observe
 from reproduced.runtime import stream
 from reproduced.studies.gradient_inversion.error_laws import span_error
 
@@ -27,7 +27,7 @@ def projector(basis):
     [("tanh", 60, 40, 4), ("relu", 30, 500, 5), ("gelu", 700, 300, 3), ("tanh", 90, 400, 40)],
 )
 def test_the_rows_of_a_gradient_span_the_inputs_and_nothing_else(name, d, m, size, known):
-    batch = draw(name, size, d, m)
+    batch = draw_batch(name, size, d, m)
     found = from_rows(batch.observation.hidden, batch=size if known else None, generator=generator())
     assert found.basis.shape == (d, size)
     torch.testing.assert_close(found.basis.mT @ found.basis, torch.eye(size).double(), rtol=0, atol=1e-13)
@@ -37,7 +37,7 @@ def test_the_rows_of_a_gradient_span_the_inputs_and_nothing_else(name, d, m, siz
 
 @pytest.mark.parametrize(("noise", "clear"), [(0.0, True), (1.0, True), (30.0, False)])
 def test_the_sketch_finds_the_leading_singular_vectors(noise, clear):
-    gradient = draw("tanh", 3, 600, 900).observation.hidden
+    gradient = draw_batch("tanh", 3, 600, 900).observation.hidden
     gradient = gradient + noise * gradient.std() * gaussian((900, 600), generator=stream(0, "noise"))
     _, sizes, right = torch.linalg.svd(gradient, full_matrices=False)
     found = from_rows(gradient, batch=3, generator=generator())
@@ -51,7 +51,7 @@ def test_the_sketch_finds_the_leading_singular_vectors(noise, clear):
 @pytest.mark.parametrize("of", [from_outputs, from_hidden])
 def test_residuals_of_either_sign_are_found(of):
     labels = torch.tensor([1.5, -0.5], dtype=torch.float64)  # s0 = 1: residuals near -1/2 and 3/2
-    batch = draw("polynomial", 2, 8, 40_000, bias=0.0, labels=labels)
+    batch = draw_batch("polynomial", 2, 8, 40_000, bias=0.0, labels=labels)
     assert batch.residuals.prod() < 0
     found = from_moments(of(batch.observation), batch=2, generator=generator())
     assert found.sizes.prod() < 0
@@ -59,14 +59,14 @@ def test_residuals_of_either_sign_are_found(of):
 
 
 def test_a_start_is_not_seen_in_the_result():
-    seen = draw("polynomial", 2, 600, 3000).observation
+    seen = draw_batch("polynomial", 2, 600, 3000).observation
     for route in (partial(from_rows, seen.hidden), partial(from_moments, from_hidden(seen))):
         one, other = (route(batch=2, generator=generator(name)) for name in ("one", "other"))
         torch.testing.assert_close(projector(one.basis), projector(other.basis), rtol=0, atol=1e-7)
 
 
 def test_scale_and_order_of_the_neurons_do_not_matter():
-    gradient = draw("tanh", 3, 20, 50).observation.hidden
+    gradient = draw_batch("tanh", 3, 20, 50).observation.hidden
     one, other = (from_rows(rows, generator=generator()) for rows in (gradient, -1e-6 * gradient.flip(0)))
     torch.testing.assert_close(projector(one.basis), projector(other.basis), rtol=0, atol=1e-12)
     torch.testing.assert_close(other.sizes, 1e-6 * one.sizes)
@@ -75,7 +75,7 @@ def test_scale_and_order_of_the_neurons_do_not_matter():
 def test_sharpening_needs_no_direction_and_brings_the_span_nearer():
     ratios = []
     for seed in range(5):
-        batch = draw("tanh", 4, 60, 4000, seed=seed)
+        batch = draw_batch("tanh", 4, 60, 4000, seed=seed)
         found = from_hidden(batch.observation)
         first = from_moments(found, batch=4, order=3, generator=generator())
         ratios.append(span_error(sharpen(found, first).basis, batch.inputs) / span_error(first.basis, batch.inputs))

@@ -7,7 +7,7 @@ from torch.distributions import Normal
 from leakage.attacks.membership.lira import lira, lira_of_logits
 from leakage.attacks.membership.posterior import logit_of_loss
 from leakage.metrics.scores import rates
-from shadow_losses import draw_losses, independent, paired, split_references
+from planted import draw_losses, independent, paired, split_references
 
 
 def fitted_laws(phi, member, partner, target, variance):

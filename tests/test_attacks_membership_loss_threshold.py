@@ -8,8 +8,8 @@ import torch
 from leakage.attacks.membership import loss_threshold
 from leakage.metrics import roc
 from leakage.metrics.scores import rates
+from planted import independent, paired, split_references
 from reproduced.runtime import stream
-from shadow_losses import independent, paired, split_references
 
 MODELS, POINTS = 8, 60
 ATTACKS = [loss_threshold.global_scores, loss_threshold.sample_scores]

@@ -11,8 +11,8 @@ from leakage.attacks.membership.loss_threshold import global_scores, sample_scor
 from leakage.attacks.membership.rmia import rmia
 from leakage.data.membership_splits import complementary_pairs
 from leakage.metrics.scores import Scores, rates
+from planted import draw_losses, independent, paired
 from reproduced.runtime import stream
-from shadow_losses import draw_losses, independent, paired
 
 MODELS, POINTS = 8, 50
 TIED = {

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from leakage.attacks.membership.rmia import rmia
-from shadow_losses import draw_losses, independent, paired, split_references
+from planted import draw_losses, independent, paired, split_references
 
 
 def ratios(losses, member, partner, target, *, offline, slope):

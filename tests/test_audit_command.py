@@ -19,11 +19,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from checking import HANGS
 from leakage.audit import scores_file
-from miniature import is_a_refusal
-from patience import HANGS
 from reproduced import command_line
 from reproduced.runtime import stream
+from small_book import is_a_refusal
 from small_data import spoiled
 
 ROOT = Path(__file__).parents[1]

@@ -6,10 +6,10 @@ import math
 import numpy as np
 import pytest
 
+from checking import refusals
 from leakage import audit
 from leakage.audit.gates import Gate
 from leakage.evaluation import outsiders_needed
-from refusing import refusals
 
 ROWS = 240
 REPETITIONS = 20

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from geometry_networks import directions, network, points
 from leakage.data.gaussians import gaussian
 from leakage.geometry import polytopes, rays
 from leakage.models.two_layer import TwoLayer
@@ -11,6 +10,7 @@ from leakage.precision import DTYPE
 from leakage.theory import least_squares, ridge, two_gaussians
 from leakage.theory.gaussian_mixtures import GaussianMixture, ScaleMixture, total_variation
 from leakage.theory.least_squares import Design, Query
+from planted import directions, network, points
 from reproduced.runtime import stream
 from reproduced.statistics import histogram_advantage
 from reproduced.studies.kkt_margin.theorem_bounds import InnerProducts, output_bound

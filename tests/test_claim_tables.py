@@ -7,12 +7,11 @@ from dataclasses import replace
 import pytest
 from bs4 import BeautifulSoup
 
-from judgements import X, judgement
-from miniature import add_chapter, build, make_repository, staged
 from reproduced.claims import measurements
 from reproduced.pages import claim_tables, jinja_environment
 from reproduced.pages.ledgers import FullScale, Judgement
 from reproduced.run.replications import Replication
+from small_book import X, add_chapter, build, judgement, make_repository, staged
 
 FULL = FullScale("held", {"x": measurements.from_json(X)})
 

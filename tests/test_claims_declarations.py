@@ -9,9 +9,9 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from declared import claim, declaration, save
 from reproduced.claims import declarations
 from reproduced.claims.measurements import Count, Exact
+from small_book import claim_entry, declaration, save_claims
 
 CLAIMS = Path(__file__).parents[1] / "book" / "claims"
 
@@ -19,13 +19,13 @@ CLAIMS = Path(__file__).parents[1] / "book" / "claims"
 @pytest.fixture
 def write(tmp_path):
     """Write a claims file (a value or a text) and return its path."""
-    return partial(save, tmp_path)
+    return partial(save_claims, tmp_path)
 
 
 @pytest.fixture
 def load(write):
     """The only claim of a claims file, with these fields."""
-    return lambda **fields: declarations.load(write(declaration(claims=[claim("t.one", **fields)]))).claims[0]
+    return lambda **fields: declarations.load(write(declaration(claims=[claim_entry("t.one", **fields)]))).claims[0]
 
 
 # ── reading ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -57,22 +57,28 @@ REFUSED = [
     ({"chapter": "other"}, "`chapter` must be the name of the file, 'toy'; got 'other'"),
     ({"titel": "x"}, "`titel`: Extra inputs are not permitted; got 'x'"),
     ({"claims": ["t.one"]}, "a claim without id: Input should be a valid dictionary or instance of Claim; got 't.one'"),
-    ({"claims": [claim("t.one"), claim("t.one")]}, "declared twice: t.one"),
-    ({"claims": [claim("u.one")]}, "claim u.one: `id` must begin with t, the prefix of the file"),
-    ({"claims": [claim("t.beyond.one")]}, "claim t.beyond.one: `kind` must be ours, as the id says; got 'figure'"),
-    ({"claims": [claim("t.one", kind="guess")]}, "claim t.one: `kind`: Input should be 'theorem', 'figure',"),
-    ({"claims": [claim("t.one", values={"x": "w", "y": "w"})]}, "claim t.one: no rule looks at y"),
-    ({"claims": [claim("t.one", holds="y.low > 1")]}, "claim t.one: a rule names y; `values` declares x"),
-    ({"claims": [claim("t.one", refuted="x.low")]}, "claim t.one: `refuted`: a rule must be a comparison"),
-    ({"claims": [claim("t.one", why="It is {y}.")]}, "claim t.one: `why` names y; `values` declares x"),
-    ({"claims": [claim("t.one", shows="{x} {y}")]}, "claim t.one: `shows` names y; `values` declares x"),
-    ({"claims": [claim("t.one", shows="y")]}, "claim t.one: `shows` must have one of x in braces; got 'y'"),
-    ({"claims": [claim("t.one", expected="held in part")]}, "claim t.one: `in_part` is required"),
-    ({"claims": [without(claim("t.one", expected="undecided"), "why")]}, "claim t.one: `why` is required"),
-    ({"claims": [without(claim("t.one"), "where")]}, "claim t.one: `where` is required, for the kind is 'figure'"),
-    ({"claims": [without(claim("t.one"), "claim")]}, "claim t.one: `claim`: Field required"),
-    ({"claims": [claim("t.one", wher="x")]}, "claim t.one: `wher`: Extra inputs are not permitted"),
-    ({"claims": [claim("t.one", needs=["adult"])]}, "claim t.one: `needs` names adult, which `data` does not"),
+    ({"claims": [claim_entry("t.one"), claim_entry("t.one")]}, "declared twice: t.one"),
+    ({"claims": [claim_entry("u.one")]}, "claim u.one: `id` must begin with t, the prefix of the file"),
+    (
+        {"claims": [claim_entry("t.beyond.one")]},
+        "claim t.beyond.one: `kind` must be ours, as the id says; got 'figure'",
+    ),
+    ({"claims": [claim_entry("t.one", kind="guess")]}, "claim t.one: `kind`: Input should be 'theorem', 'figure',"),
+    ({"claims": [claim_entry("t.one", values={"x": "w", "y": "w"})]}, "claim t.one: no rule looks at y"),
+    ({"claims": [claim_entry("t.one", holds="y.low > 1")]}, "claim t.one: a rule names y; `values` declares x"),
+    ({"claims": [claim_entry("t.one", refuted="x.low")]}, "claim t.one: `refuted`: a rule must be a comparison"),
+    ({"claims": [claim_entry("t.one", why="It is {y}.")]}, "claim t.one: `why` names y; `values` declares x"),
+    ({"claims": [claim_entry("t.one", shows="{x} {y}")]}, "claim t.one: `shows` names y; `values` declares x"),
+    ({"claims": [claim_entry("t.one", shows="y")]}, "claim t.one: `shows` must have one of x in braces; got 'y'"),
+    ({"claims": [claim_entry("t.one", expected="held in part")]}, "claim t.one: `in_part` is required"),
+    ({"claims": [without(claim_entry("t.one", expected="undecided"), "why")]}, "claim t.one: `why` is required"),
+    (
+        {"claims": [without(claim_entry("t.one"), "where")]},
+        "claim t.one: `where` is required, for the kind is 'figure'",
+    ),
+    ({"claims": [without(claim_entry("t.one"), "claim")]}, "claim t.one: `claim`: Field required"),
+    ({"claims": [claim_entry("t.one", wher="x")]}, "claim t.one: `wher`: Extra inputs are not permitted"),
+    ({"claims": [claim_entry("t.one", needs=["adult"])]}, "claim t.one: `needs` names adult, which `data` does not"),
     ({"published": {"fig1": {"x": [1], "y": [1, 2]}}}, "`published.fig1` must be columns of one length"),
     ({"published": {"fig1": {"x": ["1e999"]}}}, "`published.fig1.x.0`: Input should be a finite number; got '1e999'"),
 ]

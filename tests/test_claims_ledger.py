@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from declared import declaration, save
 from leakage.metrics.estimates import Estimate
 from reproduced import runtime
 from reproduced.claims import ledger as claims
 from reproduced.claims import measurements
 from reproduced.claims.measurements import Exact
+from small_book import declaration, save_claims
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def ledger(tmp_path, shown, monkeypatch):
     monkeypatch.setattr(claims.datasets, "is_available", lambda name: True)
 
     def open_ledger(profile="ci", **changes):
-        save(tmp_path / "claims", declaration(**changes))
+        save_claims(tmp_path / "claims", declaration(**changes))
         return claims.Ledger("toy", runtime.begin(profile, 3, "cpu"), book=tmp_path)
 
     return open_ledger
@@ -213,7 +213,7 @@ def test_the_text_of_a_chapter_can_have_a_value_of_the_full_scale_record(ledger,
 def test_the_ledger_finds_its_files_from_the_root(tmp_path, monkeypatch):
     (tmp_path / "book").mkdir()
     (tmp_path / "_toc.yml").touch()
-    save(tmp_path / "book" / "claims", declaration())
+    save_claims(tmp_path / "book" / "claims", declaration())
     monkeypatch.chdir(tmp_path / "book")
     assert "t.one" in claims.Ledger("toy", runtime.begin("ci", 0, "cpu")).declared().markdown
     with pytest.raises(FileNotFoundError, match=r"other\.yml"):

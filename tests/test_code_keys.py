@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import torch
 
+from checking import HANGS
 from leakage import store
 from leakage.metrics import roc
-from patience import HANGS
 from reproduced import code_keys, runtime
 
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from miniature import add_chapter, edit, is_a_refusal, make_repository, run, snapshot, without_chapters
 from reproduced import command_line
 from reproduced.pages import render
 from reproduced.run.book import open_book
+from small_book import add_chapter, edit, is_a_refusal, make_repository, run, snapshot, without_chapters
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from checking import HANGS
 from leakage.data import datasets
-from patience import HANGS
 from reproduced import command_line
 from reproduced.run import data_command
 from small_data import entry, pack, put, register, serving, tree

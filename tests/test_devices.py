@@ -1,4 +1,4 @@
-"""Results live where the inputs live: tests of every part of the library run again on a second device (`elsewhere`)."""
+"""Results live where the inputs live: tests of every part run again on a second device (`second_device`)."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils import backend_registration
 
-from patience import HANGS
+from checking import HANGS
 
 # What `second_device` is made of came after the oldest PyTorch that the library takes; the locked one has it.
 pytestmark = [
@@ -162,7 +162,7 @@ TESTS = ["elsewhere_checks.py"] + [
 @pytest.fixture(scope="module")
 def reports():
     """What became of each test on the second device, in a process of its own: the device is registered for good."""
-    program = [sys.executable, "-m", "pytest", "-rA", "-p", "elsewhere", "-p", "no:xdist", "-p", "no:cacheprovider"]
+    program = [sys.executable, "-m", "pytest", "-rA", "-p", "second_device", "-p", "no:xdist", "-p", "no:cacheprovider"]
     program += ["--assert", "plain"]  # these tests run with explanations, too, on the first device
     paths = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = os.environ | {"PYTHONPATH": paths, "PYTEST_ADDOPTS": "--tb=short"}

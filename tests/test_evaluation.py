@@ -11,13 +11,13 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
+from checking import refusals
 from leakage.attacks.membership.table import ATTACKS
 from leakage.attacks.membership.trained_models import NotAvailable, TrainedModels
 from leakage.data.membership_splits import complementary_pairs
 from leakage.evaluation import evaluate
 from leakage.models.mlp import Mlp
 from leakage.precision import DTYPE
-from refusing import refusals
 from reproduced.runtime import stream
 
 MODELS, POINTS = 6, 40

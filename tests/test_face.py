@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import leakage
-from patience import HANGS
+from checking import HANGS
 
 
 def run_python(code: str) -> str:

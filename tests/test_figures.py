@@ -11,8 +11,8 @@ import torch
 from bs4 import BeautifulSoup
 from PIL import Image
 
+from checking import refused
 from leakage.metrics.estimates import Estimate, mean_interval
-from refusing import refused
 from reproduced import figures
 from reproduced.figures import dots, figure, frames, line, png, show
 from reproduced.plots import curve, heat_map, histogram, polygons, whiskers

@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from geometry_networks import SQUARE, network, one_layer
 from leakage.geometry.decision_boundary import decision_boundary
 from leakage.geometry.rays import ray_label_change
 from leakage.geometry.subdivision import subdivide
+from planted import SQUARE, network, one_layer
 from reproduced.runtime import stream
 
 # Outputs max(x, 0) + max(-x, 0) - 1/2 and 0: the boundary is the two lines x = ±1/2.

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from geometry_networks import SQUARE
 from leakage.geometry import polygons
 from leakage.geometry.polygons import Polygons
+from planted import SQUARE
 
 
 def line(*numbers: float) -> torch.Tensor:

@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
-from geometry_networks import directions, network, one_layer, points
 from leakage.data.gaussians import gaussian
 from leakage.geometry import polytopes, rays
 from leakage.geometry.polytopes import activation_pattern, jacobian_norm, output_jacobian, output_map, row_space
 from leakage.models import mlp
+from planted import directions, network, one_layer, points
 from reproduced.runtime import stream
 from reproduced.studies.polytopes import theorems
 

@@ -6,9 +6,9 @@ import math
 import pytest
 import torch
 
-from geometry_networks import directions, network, one_layer, points
 from leakage.geometry import polytopes, rays
 from leakage.models.mlp import Mlp
+from planted import directions, network, one_layer, points
 from reproduced.runtime import stream
 from reproduced.studies.polytopes import other_algorithms
 

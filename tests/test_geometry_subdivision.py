@@ -5,10 +5,10 @@ import itertools
 import pytest
 import torch
 
-from geometry_networks import SHAPES, SQUARE, network, one_layer, points
 from leakage.geometry import polytopes, subdivision
 from leakage.geometry.subdivision import Plane, subdivide, subdivide_networks, subdivide_planes
 from leakage.models import mlp
+from planted import SHAPES, SQUARE, network, one_layer, points
 from reproduced.runtime import stream
 from reproduced.studies.polytopes.theorems import check_subdivision
 

@@ -11,7 +11,7 @@ import psutil
 import pytest
 import torch
 
-from patience import HANGS, wait_until
+from checking import HANGS, wait_until
 from reproduced import code_keys, grids, runtime
 
 RUN = runtime.begin("ci", 0, "cpu")

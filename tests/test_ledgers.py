@@ -7,14 +7,13 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from judgements import RUN, TOY, X, claim
-from miniature import add_chapter, make_repository
 from reproduced.claims import texts
 from reproduced.claims.declarations import Claim, Declarations
 from reproduced.claims.rules import Rule
 from reproduced.pages import ledgers
 from reproduced.run.book import Book, write_json
 from reproduced.run.replications import rule_digest
+from small_book import RUN, TOY, X, add_chapter, claim, make_repository
 
 
 def declared(*claims: Claim) -> Declarations:

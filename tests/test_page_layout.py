@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from judgements import claim, judgement, ledger
 from reproduced.pages import page_layout
 from reproduced.pages.ledgers import FullScale
 from reproduced.pages.page_layout import add_first_cell, chip
+from small_book import claim, judgement, ledger
 
 PNG = base64.b64encode(b"a picture").decode()
 FIELDS = {"claim": "That $|x| < 2$ and <b>bold</b>.", "paper": "1.05", "shows": "about {x}"}

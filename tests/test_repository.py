@@ -16,8 +16,8 @@ from packaging.utils import canonicalize_name
 from pybtex.database import parse_file
 
 import leakage
+from checking import HANGS
 from leakage.data import datasets
-from patience import HANGS
 from reproduced import runtime
 from reproduced.claims import declarations
 from reproduced.pages.ledgers import read_chapters

@@ -15,8 +15,12 @@ import nbformat
 import psutil
 import pytest
 
-from kernels import without_kernels
-from miniature import (
+from checking import HANGS, wait_until
+from reproduced import build as building
+from reproduced.run import chapter_cache, replications, run_chapters
+from reproduced.run.book import open_book
+from reproduced.run.run_chapters import Execution, Progress, Task, local_executor
+from small_book import (
     LEAKAGE,
     RULE,
     add_chapter,
@@ -25,16 +29,12 @@ from miniature import (
     edit,
     executions,
     leakage,
-    ledger,
     make_repository,
+    read_ledger,
     snapshot,
     staged,
+    without_kernels,
 )
-from patience import HANGS, wait_until
-from reproduced import build as building
-from reproduced.run import chapter_cache, replications, run_chapters
-from reproduced.run.book import open_book
-from reproduced.run.run_chapters import Execution, Progress, Task, local_executor
 
 
 def outputs(root: Path, name: str, profile: str = "ci") -> str:
@@ -98,7 +98,7 @@ def test_the_injected_parameters_are_folded_and_no_machine_path_is_kept(finished
 
 
 def test_a_ledger_says_what_was_found_and_where_it_comes_from(finished):
-    found = ledger(finished, "sums")
+    found = read_ledger(finished, "sums")
     assert (found["profile"], found["seed"], found["device"], found["commit"]) == ("ci", 5, "cpu", None)
     assert found["versions"]["python"] == sys.version.split()[0]
     (claim,) = found["claims"]
@@ -249,7 +249,7 @@ def test_failing_chapters_stop_no_other_and_make_the_build_fail(broken):
     root, status, told = broken
     assert status == 1
     assert sorted(executions(root)) == sorted(["sound", *BREAKAGES]), told
-    assert ledger(root, "sound")["claims"][0]["verdict"] == "held"
+    assert read_ledger(root, "sound")["claims"][0]["verdict"] == "held"
 
 
 @pytest.mark.parametrize("name", BREAKAGES)

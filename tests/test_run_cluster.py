@@ -11,10 +11,21 @@ import psutil
 import pytest
 import torch
 
-from miniature import LEAKAGE, add_chapter, build, edit, executions, is_a_refusal, leakage, ledger, make_repository, run
-from patience import HANGS, wait_until
+from checking import HANGS, wait_until
 from reproduced import command_line
 from reproduced.runtime import stream
+from small_book import (
+    LEAKAGE,
+    add_chapter,
+    build,
+    edit,
+    executions,
+    is_a_refusal,
+    leakage,
+    make_repository,
+    read_ledger,
+    run,
+)
 
 pytestmark = pytest.mark.slow
 CHAPTERS = ("first", "second", "third")
@@ -92,7 +103,7 @@ def start(root, *arguments) -> subprocess.Popen:
 
 
 def verdicts(root) -> list:
-    return [(claim["id"], claim["verdict"]) for name in CHAPTERS for claim in ledger(root, name)["claims"]]
+    return [(claim["id"], claim["verdict"]) for name in CHAPTERS for claim in read_ledger(root, name)["claims"]]
 
 
 EXPECTED = [(f"{name}.a", "held") for name in CHAPTERS]

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from miniature import HEADER, LEAKAGE, PARAMETERS, cell, claims_text, ledger, make_repository
-from patience import HANGS, wait_until
+from checking import HANGS, wait_until
+from small_book import HEADER, LEAKAGE, PARAMETERS, cell, claims_text, make_repository, read_ledger
 
 CHAPTERS, POINTS = ("first", "second"), 4
 # A point notes that it was begun. The one that makes so many notes as STUCK_AT says never ends: no clock decides when a
@@ -103,5 +103,7 @@ def test_a_build_that_is_killed_five_times_goes_on_each_time(tmp_path):
     once = [point for point, _ in groupby(begun(root))]
     assert sorted(once) == [f"{name} {x}" for name in CHAPTERS for x in range(POINTS)]
     for name in CHAPTERS:
-        assert ledger(root, name)["claims"][0]["values"][0]["measured"]["value"] == sum(x**2 for x in range(POINTS))
+        assert read_ledger(root, name)["claims"][0]["values"][0]["measured"]["value"] == sum(
+            x**2 for x in range(POINTS)
+        )
     assert [*(root / "_build").rglob("*.partial*")] == []

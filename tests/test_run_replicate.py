@@ -6,14 +6,23 @@ import subprocess
 
 import pytest
 
-from declared import claim, declaration, save
-from kernels import without_kernels
+from checking import HANGS
 from leakage.metrics.estimates import Estimate
-from miniature import add_chapter, edit, executions, leakage, make_repository, run
-from patience import HANGS
 from reproduced.claims import declarations, measurements
 from reproduced.run import chapter_cache, replications
 from reproduced.run.book import open_book
+from small_book import (
+    add_chapter,
+    claim_entry,
+    declaration,
+    edit,
+    executions,
+    leakage,
+    make_repository,
+    run,
+    save_claims,
+    without_kernels,
+)
 
 
 @pytest.fixture
@@ -148,8 +157,8 @@ def test_a_chapter_that_fails_at_a_seed_is_told_and_kept_and_so_are_the_others(r
 @pytest.fixture
 def declared(tmp_path):
     """A claim whose rule has two comparisons."""
-    listed = [claim("t.one", values={"x": "w", "y": "w"}, holds="x.high < 2 and y.low > 0", refuted="x.low > 2")]
-    (one,) = declarations.load(save(tmp_path, declaration(claims=listed))).claims
+    listed = [claim_entry("t.one", values={"x": "w", "y": "w"}, holds="x.high < 2 and y.low > 0", refuted="x.low > 2")]
+    (one,) = declarations.load(save_claims(tmp_path, declaration(claims=listed))).claims
     return one
 
 

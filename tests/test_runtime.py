@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 import torch
 
+from checking import refused
 from leakage.precision import DTYPE
-from refusing import refused
 from reproduced import runtime
 from reproduced.runtime import Run, begin, check_profile, check_seed, pick_device, settings, stream
 

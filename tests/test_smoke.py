@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from miniature import LEAKAGE
-from patience import HANGS
+from checking import HANGS
+from small_book import LEAKAGE
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]

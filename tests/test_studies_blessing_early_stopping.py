@@ -6,15 +6,25 @@ import pytest
 import torch
 from torch import nn
 
-import clustered_bits
 from leakage.data.gaussians import gaussian
 from leakage.data.membership_splits import complementary_pairs
+from leakage.data.tabular import LabelledData
 from leakage.metrics.scores import rates
 from leakage.models.initialisation import initial
 from leakage.trainers.ensembles import Examples, ModuleEnsemble, Recipe
 from reproduced.runtime import stream
 from reproduced.studies.blessing import early_stopping
 from reproduced.studies.blessing.early_stopping import record_training
+
+
+def draw_clustered_bits(n: int, *, features: int, classes: int, flip: float) -> LabelledData:
+    """`n` rows of bits around one centre a class, each flipped with probability `flip`: learned, and memorised."""
+    generator = stream(0, "clustered bits")
+    centres = torch.rand(classes, features, generator=generator) < 0.3
+    labels = torch.randint(classes, (n,), generator=generator)
+    flipped = torch.rand(n, features, generator=generator) < flip
+    return LabelledData((centres[labels] ^ flipped).float(), labels)
+
 
 POOL = 400
 SETTINGS: dict[str, Any] = dict(
@@ -28,7 +38,7 @@ SETTINGS: dict[str, Any] = dict(
 
 
 def run(width=32, **changes):
-    drawn = clustered_bits.draw(500, features=60, classes=20, flip=0.25)
+    drawn = draw_clustered_bits(500, features=60, classes=20, flip=0.25)
     data: dict[str, Any] = dict(features=drawn.features, labels=drawn.labels)
     return early_stopping.audit_width((width, 0), **(data | SETTINGS | changes))
 
@@ -91,7 +101,7 @@ SMALL: dict[str, Any] = dict(
 
 
 def small(width=8, split=0, **changes):
-    drawn = clustered_bits.draw(160, features=40, classes=5, flip=0.25)
+    drawn = draw_clustered_bits(160, features=40, classes=5, flip=0.25)
     data: dict[str, Any] = dict(features=drawn.features, labels=drawn.labels)
     return early_stopping.audit_width((width, split), **(data | SMALL | changes))
 

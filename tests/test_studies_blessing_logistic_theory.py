@@ -8,7 +8,7 @@ import torch
 from leakage.precision import DTYPE
 from leakage.theory.logistic.limit import Setting, solve
 from leakage.theory.logistic.output_law import OutputLaw, average_advantage, best_attack_on_point, generalisation_error
-from logistic_points import log_uniform, of
+from planted import doubles, log_uniform
 from reproduced.runtime import stream
 from reproduced.studies.blessing.theory_checks import (
     EQUATIONS,
@@ -28,7 +28,11 @@ from reproduced.studies.blessing.tradeoff import (
 
 
 SETTING = Setting.bilevel(
-    penalty=of(0.1, 1e-3, 3.0), delta=of(1 / 6, 5 / 3, 20.0), phi=3.0, eta=of(1.0, 2.0, 0.3), kappa=of(20.0, 10.0, 1.0)
+    penalty=doubles(0.1, 1e-3, 3.0),
+    delta=doubles(1 / 6, 5 / 3, 20.0),
+    phi=3.0,
+    eta=doubles(1.0, 2.0, 0.3),
+    kappa=doubles(20.0, 10.0, 1.0),
 )
 
 
@@ -87,7 +91,7 @@ def test_two_gaussians_of_unequal_variance_need_two_thresholds():
 # ── curves of error and advantage ────────────────────────────────────────────────────────────────────────────────────
 
 
-PHI = of(1.1, 3.0, 5.0, 10.0, 100.0)
+PHI = doubles(1.1, 3.0, 5.0, 10.0, 100.0)
 
 
 @cache
@@ -143,7 +147,7 @@ def test_a_curve_is_what_the_solver_says_at_its_penalties():
 
 
 def test_a_best_penalty_outside_the_search_is_marked():
-    assert not bool(trade_off(of(3.0), strongest=1e4, weakest=1e2, per_decade=2).best.attained.any())
+    assert not bool(trade_off(doubles(3.0), strongest=1e4, weakest=1e2, per_decade=2).best.attained.any())
 
 
 def test_what_is_a_cubic_in_the_inverse_logarithm_is_read_off_extrapolate_width():

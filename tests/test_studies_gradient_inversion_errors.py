@@ -6,7 +6,6 @@ import math
 import pytest
 import torch
 
-from gradient_batches import draw
 from leakage.attacks.gradient_inversion.moments import from_hidden, from_outputs
 from leakage.attacks.gradient_inversion.span import from_moments
 from leakage.data.gaussians import gaussian
@@ -14,6 +13,7 @@ from leakage.models.activations import activation
 from leakage.precision import DTYPE
 from leakage.theory import hermite
 from leakage.theory.hermite import moment
+from planted import doubles, draw_batch
 from reproduced.runtime import stream
 from reproduced.studies.gradient_inversion import image_pairs
 from reproduced.studies.gradient_inversion.deep_stacks import long_arithmetic_errors, stack_errors
@@ -39,23 +39,19 @@ from reproduced.studies.gradient_inversion.step_errors import (
 POLYNOMIAL, TANH = activation("polynomial"), activation("tanh")
 
 
-def of(*values):
-    return torch.tensor(values, dtype=DTYPE)
-
-
 def test_the_error_is_the_distance_of_unit_vectors():
-    tilt = of(0.0, 0.3, 1.0, 1e9)
+    tilt = doubles(0.0, 0.3, 1.0, 1e9)
     other = torch.stack([torch.ones_like(tilt), tilt]) / (1 + tilt.square()).sqrt()
-    torch.testing.assert_close(tilt_error(tilt), (other - of(1, 0)[:, None]).norm(dim=0))
+    torch.testing.assert_close(tilt_error(tilt), (other - doubles(1, 0)[:, None]).norm(dim=0))
 
 
 def test_the_span_error_is_what_lies_outside():
     basis = torch.eye(3, 2, dtype=DTYPE)
-    assert span_error(basis, of([5.0, 1.0, 3.0], [0.0, 2.0, -4.0])) == pytest.approx(math.sqrt((9 + 16) / 2))
+    assert span_error(basis, doubles([5.0, 1.0, 3.0], [0.0, 2.0, -4.0])) == pytest.approx(math.sqrt((9 + 16) / 2))
 
 
 def test_the_tilts_of_a_polynomial_are_those_computed_by_hand():
-    d, m = of(10, 40), of(5000, 1000)
+    d, m = doubles(10, 40), doubles(5000, 1000)
     # σ = u² + u³: E σ²u² = 120, E σu² = 3, E σ = 1, E σ² = 18, E σ'² = 31, E σ' = 3, s2 = 2, s1 = 3.
     by_hand = ((120 + 2 * 3 + 18) * (d - 2) / m).sqrt() / 2
     torch.testing.assert_close(outputs_tilt(POLYNOMIAL, d, m, batch=2), by_hand)
@@ -69,16 +65,16 @@ def test_the_tilts_of_a_polynomial_are_those_computed_by_hand():
 
 
 def test_clipped_noise_leaves_a_floor_that_no_width_removes():
-    floor = outputs_tilt(POLYNOMIAL, of(50), of(math.inf), batch=2, noise=0.03)
+    floor = outputs_tilt(POLYNOMIAL, doubles(50), doubles(math.inf), batch=2, noise=0.03)
     assert floor == pytest.approx(0.03 * math.sqrt(38 * 48) / 2)  # E (σ + σ)² = 2·18 + 2
-    wide, clean = (outputs_tilt(POLYNOMIAL, of(50), of(1e9), batch=2, noise=z) for z in (0.03, 0.0))
+    wide, clean = (outputs_tilt(POLYNOMIAL, doubles(50), doubles(1e9), batch=2, noise=z) for z in (0.03, 0.0))
     torch.testing.assert_close(wide, floor, rtol=1e-3, atol=0)
     assert clean < 1e-2 * floor
 
 
 def test_tilts_fall_as_the_root_of_the_width_and_broadcast():
     for law, function in ((outputs_tilt, POLYNOMIAL), (hidden_tilt, POLYNOMIAL)):
-        found = law(function, torch.tensor([[10], [90]]), of(1000, 4000), batch=2)
+        found = law(function, torch.tensor([[10], [90]]), doubles(1000, 4000), batch=2)
         assert found.shape == (2, 2)
         torch.testing.assert_close(found[:, 0], 2 * found[:, 1])
         torch.testing.assert_close(found[1], found[0] * math.sqrt(88 / 8))
@@ -96,11 +92,11 @@ def test_tilts_fall_as_the_root_of_the_width_and_broadcast():
 def test_simulated_spans_turn_by_the_tilt(law, moments, name, order, d, m, centre):
     sines = []
     for seed in range(8):
-        batch = draw(name, 2, d, m, seed=seed, bias=30.0, orthonormal=True)
+        batch = draw_batch(name, 2, d, m, seed=seed, bias=30.0, orthonormal=True)
         found = moments(batch.observation, centre=centre)
         route = from_moments(found, batch=2, order=order, generator=stream(seed, "start"))
         sines.append(float(span_error(route.basis, batch.inputs)))
-    expected = float(law(activation(name), of(d), of(m), batch=2, centre=centre).atan().sin())
+    expected = float(law(activation(name), doubles(d), doubles(m), batch=2, centre=centre).atan().sin())
     assert expected < 0.5
     # First order in the tilt; 8 runs with about 2 (d - 2) directions each scatter by 3 to 6 %.
     assert math.sqrt(sum(sine**2 for sine in sines) / len(sines)) == pytest.approx(expected, rel=0.2)
@@ -111,9 +107,11 @@ def test_the_contracted_tilt_has_the_mean_of_its_square_in_closed_form(batch):
     u = gaussian((400_000, batch), generator=stream(batch, "normal"))
     _, slopes = TANH.derivatives(u, order=1)
     mean = (slopes[:, 0] * u.sum(-1) + u[:, 0] * slopes.sum(-1)).square().mean()
-    expected = ((100 - batch) * mean / (9 * 5000)).sqrt() / moment(TANH, of(1.0)[0], order=3).abs()
+    expected = ((100 - batch) * mean / (9 * 5000)).sqrt() / moment(TANH, doubles(1.0)[0], order=3).abs()
     # 400,000 draws know a mean of fourth powers to half a per cent
-    torch.testing.assert_close(contracted_tilt(TANH, of(100), of(5000), batch=batch)[0], expected, rtol=0.01, atol=0)
+    torch.testing.assert_close(
+        contracted_tilt(TANH, doubles(100), doubles(5000), batch=batch)[0], expected, rtol=0.01, atol=0
+    )
 
 
 def test_simulated_spans_turn_by_the_contracted_tilt_which_grows_with_the_batch():
@@ -121,12 +119,12 @@ def test_simulated_spans_turn_by_the_contracted_tilt_which_grows_with_the_batch(
     for size in sizes:
         sines = []
         for seed in range(8):
-            batch = draw("tanh", size, 60, 12_000, seed=seed, bias=30.0, orthonormal=True)
+            batch = draw_batch("tanh", size, 60, 12_000, seed=seed, bias=30.0, orthonormal=True)
             estimates = from_hidden(batch.observation, centre=False)
             route = from_moments(estimates, batch=size, order=3, generator=stream(seed, "start"))
             sines.append(float(span_error(route.basis, batch.inputs)))
         found.append(math.sqrt(sum(sine**2 for sine in sines) / len(sines)))
-        expected.append(float(contracted_tilt(TANH, of(60), of(12_000), batch=size).atan().sin()))
+        expected.append(float(contracted_tilt(TANH, doubles(60), doubles(12_000), batch=size).atan().sin()))
     assert found == pytest.approx(expected, rel=0.2)  # as above
     assert found[1] > 3 * found[0]
 

@@ -10,6 +10,7 @@ from torch.nn.functional import softplus
 from leakage.data.mixtures import LAWS, draw_sample
 from leakage.metrics.estimates import clopper_pearson
 from leakage.precision import DTYPE
+from planted import CLOSE, WIDE, doubles
 from reproduced.runtime import stream
 from reproduced.studies.kkt_margin import network_intervals
 from reproduced.studies.kkt_margin.margin_size import (
@@ -31,7 +32,6 @@ from reproduced.studies.kkt_margin.theorem_bounds import (
     stage_flags,
     stage_probability,
 )
-from test_theory_kkt import CLOSE, WIDE, of
 
 # ── stages of the proof, and its bounds ──────────────────────────────────────────────────────────────────────────────
 
@@ -60,10 +60,10 @@ def test_the_ratio_at_400_dimensions_is_seven_times_too_large_for_the_proof():
 
 
 def test_the_first_dimension_is_interpolated_on_a_logarithmic_scale():
-    assert first_dimension([100, 10_000], of(0.8, 1.0)) == pytest.approx(1000)
-    assert first_dimension([10, 100, 1000], of(0.95, 0.5, 0.9), level=0.7) == pytest.approx(100 * 10**0.5)
-    assert first_dimension([10, 100], of(0.95, 1.0)) == pytest.approx(10)
-    assert first_dimension([10, 100], of(0.95, 0.7)) == math.inf
+    assert first_dimension([100, 10_000], doubles(0.8, 1.0)) == pytest.approx(1000)
+    assert first_dimension([10, 100, 1000], doubles(0.95, 0.5, 0.9), level=0.7) == pytest.approx(100 * 10**0.5)
+    assert first_dimension([10, 100], doubles(0.95, 1.0)) == pytest.approx(10)
+    assert first_dimension([10, 100], doubles(0.95, 0.7)) == math.inf
 
 
 def test_the_tail_in_two_and_three_dimensions_is_as_in_school():
@@ -100,12 +100,12 @@ def test_a_stage_has_the_probability_of_the_staircase():
 def held_against(point, *, fresh=None, kinks=1e-6):
     """The tightness of a symmetric KKT point, asked about `fresh` points."""
     fresh = point.points if fresh is None else fresh
-    asked = dict(products=fresh @ point.points.mT, answers=point.network()(fresh), margin=of(point.margin)[0])
+    asked = dict(products=fresh @ point.points.mT, answers=point.network()(fresh), margin=doubles(point.margin)[0])
     return measure_tightness(point.network(), point.points, point.labels, kinks=kinks, **asked)
 
 
 def test_the_tightness_of_a_kkt_point_is_as_in_closed_form():
-    found, geometry, margin = held_against(WIDE), InnerProducts.from_points(WIDE.points), of(WIDE.margin)[0]
+    found, geometry, margin = held_against(WIDE), InnerProducts.from_points(WIDE.points), doubles(WIDE.margin)[0]
     own = WIDE.margin / WIDE.height * WIDE.multiplier
     torch.testing.assert_close(found.ceiling, own / activation_upper_bound(geometry, margin), rtol=1e-6, atol=0)
     torch.testing.assert_close(found.floor, own / activation_lower_bound(geometry, margin), rtol=1e-6, atol=0)
@@ -124,7 +124,7 @@ def test_bounds_that_say_nothing_are_kept_by_everyone():
 
 
 def test_the_least_margin_undoes_the_loss():
-    margins = of(-3.0, 0.1, 1.0, 20.0)
+    margins = doubles(-3.0, 0.1, 1.0, 20.0)
     torch.testing.assert_close(least_margin(softplus(-margins) / 2), margins, rtol=1e-9, atol=1e-9)
 
 
@@ -135,13 +135,13 @@ def test_the_gradient_factor_is_the_slope_of_the_logistic_loss():
 
 
 def test_the_printed_factor_is_a_bound_only_from_one_on():
-    assert bool((printed_gradient_factor(of(0.1, 0.5, 0.99)) < gradient_factor(of(0.1, 0.5, 0.99))).all())
-    assert bool((printed_gradient_factor(of(1.01, 2.0, 50.0)) > gradient_factor(of(1.01, 2.0, 50.0))).all())
+    assert bool((printed_gradient_factor(doubles(0.1, 0.5, 0.99)) < gradient_factor(doubles(0.1, 0.5, 0.99))).all())
+    assert bool((printed_gradient_factor(doubles(1.01, 2.0, 50.0)) > gradient_factor(doubles(1.01, 2.0, 50.0))).all())
 
 
 @pytest.mark.parametrize("loss", [1e-9, 0.1, 1 / (2 * math.e), 0.34])
 def test_bisection_finds_the_least_margin(loss):
-    assert least_margin_by_bisection(loss) == pytest.approx(float(least_margin(of(loss))), rel=1e-9)
+    assert least_margin_by_bisection(loss) == pytest.approx(float(least_margin(doubles(loss))), rel=1e-9)
 
 
 # ── intervals over networks ──────────────────────────────────────────────────────────────────────────────────────────
@@ -155,25 +155,26 @@ def test_a_rate_of_zero_is_known_as_well_as_its_points_are_many():
 
 def test_networks_that_differ_widen_the_interval():
     like, unlike = (
-        network_intervals.share_interval(values, points=1000) for values in (of(0.5, 0.5, 0.5), of(0.3, 0.5, 0.7))
+        network_intervals.share_interval(values, points=1000)
+        for values in (doubles(0.5, 0.5, 0.5), doubles(0.3, 0.5, 0.7))
     )
     assert unlike.low < 0.1 < 0.45 < like.low
     assert unlike.high <= 1
 
 
 def test_answers_above_a_level_count_by_size():
-    found = network_intervals.share_above_interval(of([0.5, -2.0, 3.0, 1.0], [0.0, 0.0, 0.0, -1.5]), 1.0)
+    found = network_intervals.share_above_interval(doubles([0.5, -2.0, 3.0, 1.0], [0.0, 0.0, 0.0, -1.5]), 1.0)
     assert found.estimate == pytest.approx((0.5 + 0.25) / 2)
     assert found.n == 8
 
 
 def test_a_variation_without_an_upper_end_says_so():
-    assert network_intervals.variation_coefficient(of(1.0, 2.0, 30.0)).high == math.inf
+    assert network_intervals.variation_coefficient(doubles(1.0, 2.0, 30.0)).high == math.inf
 
 
 def test_rank_correlations_are_taken_within_sequences():
-    start = of(0.1, 0.9)
-    found = network_intervals.rank_correlation([1, 10, 100], [of(0.1, 0.9), of(0.2, 0.8), of(0.3, 0.7)])
+    start = doubles(0.1, 0.9)
+    found = network_intervals.rank_correlation([1, 10, 100], [doubles(0.1, 0.9), doubles(0.2, 0.8), doubles(0.3, 0.7)])
     assert found.estimate == 0  # one sequence rises, one falls
     for change in (0.1, -0.1):
         found = network_intervals.rank_correlation([1, 2], [start, start + change])

@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 
-from geometry_networks import one_layer, points
 from leakage.attacks.membership import attack_models, hyperedges
 from leakage.attacks.membership.attack_models import Settings
 from leakage.attacks.membership.label_only import HopSkipJumpSettings
@@ -16,6 +15,7 @@ from leakage.geometry.subdivision import subdivide
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.trainers.ensembles import Recipe
+from planted import one_layer, points
 from reproduced.runtime import stream
 from reproduced.studies.polytopes import boundary_attacks, data_planes, shadow_attacks, signals
 from reproduced.studies.polytopes.boundary_attacks import WalkSettings, walk_to_boundary

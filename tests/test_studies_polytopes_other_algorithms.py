@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from geometry_networks import SQUARE, directions, network, one_layer, points
 from leakage.geometry import rays
 from leakage.geometry.subdivision import subdivide
+from planted import SQUARE, directions, network, one_layer, points
 from reproduced.studies.polytopes import other_algorithms
 from reproduced.studies.polytopes.other_algorithms import search_rays
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from geometry_networks import SQUARE, network, points
 from leakage.data.gaussians import gaussian
 from leakage.geometry.subdivision import subdivide
 from leakage.models import mlp
+from planted import SQUARE, network, points
 from reproduced.runtime import stream
 from reproduced.studies.polytopes import theorems
 

@@ -5,12 +5,12 @@ import math
 import pytest
 import torch
 
-from geometry_networks import SQUARE, network, one_layer
 from last_bits import LastBits
 from leakage.geometry.decision_boundary import decision_boundary
 from leakage.geometry.polygons import triangle_fans
 from leakage.geometry.subdivision import subdivide
 from leakage.models.mlp import Mlp, stack
+from planted import SQUARE, network, one_layer
 from reproduced.studies.polytopes import windows
 from reproduced.studies.polytopes.windows import Picture, lattice, unit_square
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from judgements import TOY, judgement, ledger
 from reproduced.pages import summaries
 from reproduced.pages.ledgers import Chapter
+from small_book import TOY, judgement, ledger
 
 IDLE, FUTURE = (Chapter(name, name, number, "Is it?", "It is.") for number, name in (("2", "idle"), ("4", "future")))
 CLAIMS = [

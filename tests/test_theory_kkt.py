@@ -7,7 +7,6 @@ import pytest
 import torch
 from scipy.optimize import nnls
 
-from kkt_points import Symmetric
 from last_bits import LastBits
 from leakage.data.gaussians import gaussian
 from leakage.data.mixtures import draw_sample
@@ -16,6 +15,7 @@ from leakage.precision import DTYPE
 from leakage.theory.kkt import check_kkt
 from leakage.theory.max_margin import optimum_on_line
 from leakage.trainers.margin_flow import Descent, train
+from planted import CLOSE, WIDE, Symmetric, doubles
 from reproduced.runtime import stream
 from reproduced.studies.kkt_margin.line_problems import draw_problem
 from reproduced.studies.kkt_margin.theorem_bounds import (
@@ -192,18 +192,12 @@ def test_an_untrained_network_is_far_from_the_conditions():
     assert check_kkt(random, points, random(points).sign()).residual > 0.5
 
 
-WIDE = Symmetric(n=6, kappa=500.0, rho=3.0)  # den = 500 + 3 - 2 · 3 · 5 = 473
-CLOSE = Symmetric(n=6, kappa=20.0, rho=3.0)  # den = 20 + 3 - 30 = -7
 ONE = torch.tensor(1.0, dtype=DTYPE)
-
-
-def of(*values):
-    return torch.tensor(values, dtype=DTYPE)
 
 
 def test_the_geometry_is_read_off_the_inner_products():
     geometry = InnerProducts.from_points(
-        of([3.0, 0.0], [1.0, 4.0], [-2.0, 0.0])
+        doubles([3.0, 0.0], [1.0, 4.0], [-2.0, 0.0])
     )  # products 3, -6, -2; squares 9, 17, 4
     assert [float(geometry.delta), float(geometry.least), float(geometry.most), geometry.n] == [6, 4, 17, 3]
     assert geometry.denominator == 4 + 1 - 2 * 7 * 2
@@ -211,25 +205,25 @@ def test_the_geometry_is_read_off_the_inner_products():
 
 
 def test_delta_x_is_never_below_delta():
-    geometry = InnerProducts.from_points(of([3.0, 0.0], [1.0, 4.0]))
-    assert geometry.delta_x(of([1.0, -2.0], [1.0, -9.0])).tolist() == [3, 9]
+    geometry = InnerProducts.from_points(doubles([3.0, 0.0], [1.0, 4.0]))
+    assert geometry.delta_x(doubles([1.0, -2.0], [1.0, -9.0])).tolist() == [3, 9]
 
 
 def test_one_point_has_nothing_to_be_orthogonal_to():
-    geometry = InnerProducts.from_points(of([3.0, 4.0]))
+    geometry = InnerProducts.from_points(doubles([3.0, 4.0]))
     assert [float(geometry.delta), float(geometry.denominator)] == [0, 26]
     assert activation_lower_bound(geometry, ONE) == pytest.approx(1 / 26)
     assert activation_upper_bound(geometry, ONE) == pytest.approx(1 / 26)
 
 
 def test_the_bounds_are_those_of_the_paper():
-    geometry, m = InnerProducts.from_points(WIDE.points), of(1.5)[0]
+    geometry, m = InnerProducts.from_points(WIDE.points), doubles(1.5)[0]
     den, others, n = 502 + 1 - 2 * 3 * 5, 3 * 5, 6  # δ = ρ - 1 = 2, Δ = κ + ρ - 1 = 502
     assert activation_upper_bound(geometry, m) == pytest.approx(1.5 / den, rel=1e-12)
     assert activation_lower_bound(geometry, m) == pytest.approx((1.5 - others * 1.5 / den) / 503, rel=1e-12)
-    expected = of(2 * n * 4 * 1.5 / den, 2 * n * 6 * 1.5 / den)
-    torch.testing.assert_close(output_bound(geometry, of(3.0, 5.0), m), expected, rtol=1e-12, atol=0)
-    torch.testing.assert_close(output_bound(geometry, of(3.0, 5.0), m, factor=1), expected / 2, rtol=1e-12, atol=0)
+    expected = doubles(2 * n * 4 * 1.5 / den, 2 * n * 6 * 1.5 / den)
+    torch.testing.assert_close(output_bound(geometry, doubles(3.0, 5.0), m), expected, rtol=1e-12, atol=0)
+    torch.testing.assert_close(output_bound(geometry, doubles(3.0, 5.0), m, factor=1), expected / 2, rtol=1e-12, atol=0)
 
 
 def test_bounds_without_a_positive_denominator_say_nothing():
@@ -237,12 +231,12 @@ def test_bounds_without_a_positive_denominator_say_nothing():
     assert geometry.denominator < 0
     assert activation_upper_bound(geometry, ONE) == math.inf
     assert activation_lower_bound(geometry, ONE) == 0
-    assert output_bound(geometry, of(2.0), ONE).tolist() == [math.inf]
+    assert output_bound(geometry, doubles(2.0), ONE).tolist() == [math.inf]
 
 
 @pytest.mark.parametrize(("least", "informative"), [(298.0, False), (300.0, True)])
 def test_the_floor_is_positive_where_the_norms_exceed_three_times_the_overlaps(least, informative):
-    delta, square = of(19.0, least)  # 3 (δ + 1)(n - 1) = 300, against Δ + 1
+    delta, square = doubles(19.0, least)  # 3 (δ + 1)(n - 1) = 300, against Δ + 1
     assert bool(activation_lower_bound(InnerProducts(delta, square, square, n=6), ONE) > 0) is informative
 
 
@@ -252,9 +246,9 @@ def test_the_activation_sums_of_a_kkt_point_are_as_in_closed_form(shares):
     plus, minus = activation_sums(model, check_kkt(model, WIDE.points, WIDE.labels, kink_tolerance=1e-6))
     own = WIDE.margin / WIDE.height * WIDE.multiplier
     # Multipliers are settled to 1e-9, those at the kinks to about a hundred times that.
-    torch.testing.assert_close(torch.where(WIDE.labels > 0, plus, minus), of(own).expand(6), rtol=1e-6, atol=0)
+    torch.testing.assert_close(torch.where(WIDE.labels > 0, plus, minus), doubles(own).expand(6), rtol=1e-6, atol=0)
     torch.testing.assert_close(
-        torch.where(WIDE.labels > 0, minus, plus), of(own * WIDE.subgradient).expand(6), rtol=1e-4, atol=0
+        torch.where(WIDE.labels > 0, minus, plus), doubles(own * WIDE.subgradient).expand(6), rtol=1e-4, atol=0
     )
 
 
@@ -262,7 +256,7 @@ def test_the_activation_sums_of_a_kkt_point_are_as_in_closed_form(shares):
 def test_a_kkt_point_keeps_within_the_bounds(kappa):
     point = Symmetric(kappa=kappa)
     model, geometry = point.network(), InnerProducts.from_points(point.points)
-    margin, floor = of(point.margin)[0], activation_lower_bound(geometry, of(point.margin)[0])
+    margin, floor = doubles(point.margin)[0], activation_lower_bound(geometry, doubles(point.margin)[0])
     sums = torch.stack(activation_sums(model, check_kkt(model, point.points, point.labels, kink_tolerance=1e-6)))
     own = torch.where(point.labels > 0, sums[0], sums[1])
     assert sums.max() <= activation_upper_bound(geometry, margin)

@@ -14,7 +14,7 @@ from leakage.theory.logistic.limit import (
     solve,
 )
 from leakage.theory.logistic.output_law import average_advantage, generalisation_error, loss_threshold_rates
-from logistic_points import of, random_settings
+from planted import doubles, random_settings
 
 GOOD = dict(penalty=0.1, delta=0.5, phi=3.0, eta=2.0, kappa=10.0)
 
@@ -23,14 +23,14 @@ def test_the_two_levels_have_the_variances_one_and_eta():
     values, features, signal = Setting.bilevel(**GOOD).spectrum
     torch.testing.assert_close(features.sum(), torch.ones_like(features.sum()))
     # Variance of a level: its eigenvalue times its share of the features.
-    torch.testing.assert_close(values * features, of(1.0, 2.0))
+    torch.testing.assert_close(values * features, doubles(1.0, 2.0))
     assert signal.tolist() == [1.0, 0.0]
 
 
 def test_the_panel_fixes_rows_per_signal_feature():
-    setting = Setting.from_lambda_delta(lambda_delta=0.3, phi=of(2.0, 10.0), samples=5.0)
-    torch.testing.assert_close(setting.delta * of(2.0, 10.0), of(5.0, 5.0))
-    torch.testing.assert_close(setting.delta * setting.penalty, of(0.3, 0.3))
+    setting = Setting.from_lambda_delta(lambda_delta=0.3, phi=doubles(2.0, 10.0), samples=5.0)
+    torch.testing.assert_close(setting.delta * doubles(2.0, 10.0), doubles(5.0, 5.0))
+    torch.testing.assert_close(setting.delta * setting.penalty, doubles(0.3, 0.3))
 
 
 # λ, δ, φ, η, κ; α, σ, γ to ten decimals or so, from an independent solver with 800 nodes.
@@ -85,16 +85,16 @@ def test_the_plain_iteration_agrees_where_it_converges():
 
 def test_a_general_spectrum_with_the_same_two_levels_gives_the_same():
     ours = solve(Setting.bilevel(penalty=0.1, delta=1.0, phi=4.0, eta=2.0, kappa=5.0))
-    spectrum = Spectrum(of(4.0, 8 / 3, 4.0), features=of(0.125, 0.75, 0.125), signal=of(0.3, 0.0, 0.7))
-    split = Setting(of(0.1), of(1.0), of(5.0), spectrum)
+    spectrum = Spectrum(doubles(4.0, 8 / 3, 4.0), features=doubles(0.125, 0.75, 0.125), signal=doubles(0.3, 0.0, 0.7))
+    split = Setting(doubles(0.1), doubles(1.0), doubles(5.0), spectrum)
     torch.testing.assert_close(solve(split).sigma.squeeze(), ours.sigma, rtol=1e-10, atol=0)
 
 
 def test_signal_spread_over_unequal_eigenvalues_adds_to_the_noise():
-    values, features = of(3.0, 0.5), of(0.5, 0.5)
+    values, features = doubles(3.0, 0.5), doubles(0.5, 0.5)
     mixed, pure = (
-        solve(Setting(of(5.0), of(1e4), of(2.0), Spectrum(values, features, signal)))
-        for signal in (of(0.5, 0.5), of(1.0, 0.0))
+        solve(Setting(doubles(5.0), doubles(1e4), doubles(2.0), Spectrum(values, features, signal)))
+        for signal in (doubles(0.5, 0.5), doubles(1.0, 0.0))
     )
     # With so much data nothing else makes noise: what is left is the unequal shrinkage.
     assert float(mixed.sigma) > 10 * float(pure.sigma)
@@ -121,7 +121,7 @@ def test_an_unconverged_point_raises_or_is_marked():
     torch.testing.assert_close(torch.isnan(torch.stack(marked[:6])), ~marked.converged.expand(6, -1))
 
 
-SHAPES = dict(phi=of(100.0, 3.0, 8.0, 1.5), eta=of(1.0, 1.0, 0.5, 0.3), samples=of(5.0, 5.0, 2.0, 5.0))
+SHAPES = dict(phi=doubles(100.0, 3.0, 8.0, 1.5), eta=doubles(1.0, 1.0, 0.5, 0.3), samples=doubles(5.0, 5.0, 2.0, 5.0))
 
 
 def test_a_huge_ridge_is_at_the_limit():
@@ -143,19 +143,19 @@ def test_both_ways_to_give_the_rows_agree():
 
 
 def test_many_weak_features_make_the_maximum_margin_classifier():
-    limit = max_margin(samples=of(5.0, 5.0, 2.0), eta=of(1.0, 10.0, 1.0))
+    limit = max_margin(samples=doubles(5.0, 5.0, 2.0), eta=doubles(1.0, 10.0, 1.0))
     assert limit.support.tolist() == pytest.approx([0.783438, 0.999698, 0.914675], abs=1e-6)
     assert limit.error.tolist() == pytest.approx([0.123373, 0.150360, 0.197993], abs=1e-6)
 
 
 def test_the_best_attack_tends_to_the_share_of_support_vectors_and_a_fixed_one_to_the_error():
-    phi = 10 ** of(1.0, 3.0, 6.0, 12.0)
+    phi = 10 ** doubles(1.0, 3.0, 6.0, 12.0)
     law = solve(Setting.from_lambda_delta(lambda_delta=0.5 / phi, phi=phi)).law
     limit, best = max_margin(samples=5.0), average_advantage(law)
     assert bool((best.diff() > 0).all())
     assert float(limit.support) - 0.03 < float(best[-1]) < float(limit.support)  # outputs grow like a logarithm of φ
     assert 0 < float(generalisation_error(law)[-1] - limit.error) < 0.002
-    fixed = loss_threshold_rates(law, of(0.5)).advantage
+    fixed = loss_threshold_rates(law, doubles(0.5)).advantage
     assert bool((fixed[1:].diff() < 0).all())
     assert float(fixed[-1] - limit.error) == pytest.approx(0, abs=0.01)
 

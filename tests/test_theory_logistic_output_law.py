@@ -23,7 +23,7 @@ from leakage.theory.logistic.output_law import (
     loss_threshold_rates,
 )
 from leakage.theory.logistic.proximal_operator import loss, prox
-from logistic_points import log_uniform, of, random_settings
+from planted import doubles, log_uniform, random_settings
 from reproduced.runtime import stream
 
 LAW = solve(Setting.bilevel(penalty=0.1, delta=5 / 3, phi=3.0, kappa=10.0)).law
@@ -50,11 +50,11 @@ def test_sampled_outputs_have_these_errors_and_rates():
     wrong, error = ((fresh > 0) != (label == 1)).to(DTYPE), float(generalisation_error(LAW))
     assert abs(float(wrong.mean()) - error) < 4 * math.sqrt(error / count)
     high = ((fresh > 1.5) & (label == 1)).to(DTYPE)
-    assert abs(float(2 * high.mean() - exceedance(LAW, of(1.5)))) < 4 * 2 * float(high.std()) / math.sqrt(count)
+    assert abs(float(2 * high.mean() - exceedance(LAW, doubles(1.5)))) < 4 * 2 * float(high.std()) / math.sqrt(count)
 
 
 def test_densities_integrate_to_one_and_their_largest_gap_is_the_advantage():
-    teacher, label = of(-3.0, 0.0, 4.0, 4.0), of(1.0, 0.0, 1.0, 0.0)
+    teacher, label = doubles(-3.0, 0.0, 4.0, 4.0), doubles(1.0, 0.0, 1.0, 0.0)
     grid = torch.linspace(-20, 20, 40_001, dtype=DTYPE)
     outsider, member = densities(LAW, grid, teacher=teacher, label=label)
     for density in (outsider, member):
@@ -69,13 +69,13 @@ def test_densities_integrate_to_one_and_their_largest_gap_is_the_advantage():
 def test_the_attack_on_one_point_does_on_samples_what_it_promises():
     count, teacher = 4000, 2.0
     fresh = LAW.alpha * teacher + LAW.sigma * gaussian((count,), generator=stream(1, "one point"))
-    attack = best_attack_on_point(LAW, teacher=of(teacher), label=of(0.0))
-    member = loss(prox(fresh, LAW.gamma, of(0.0)), of(0.0))
+    attack = best_attack_on_point(LAW, teacher=doubles(teacher), label=doubles(0.0))
+    member = loss(prox(fresh, LAW.gamma, doubles(0.0)), doubles(0.0))
     assert abs(float((member < attack.threshold).to(DTYPE).mean() - attack.tpr)) < 4 / math.sqrt(4 * count)
-    assert abs(float((loss(fresh, of(0.0)) < attack.threshold).to(DTYPE).mean() - attack.fpr)) < 4 / math.sqrt(
+    assert abs(float((loss(fresh, doubles(0.0)) < attack.threshold).to(DTYPE).mean() - attack.fpr)) < 4 / math.sqrt(
         4 * count
     )
-    best = best_advantage(member=-member, outsider=-loss(fresh, of(0.0)))
+    best = best_advantage(member=-member, outsider=-loss(fresh, doubles(0.0)))
     # A threshold chosen on the sample is optimistic by about 1/√count.
     assert abs(float(getattr(best, "estimate", best)) - float(attack.advantage)) < 4 / math.sqrt(count)
 
@@ -90,14 +90,14 @@ def test_rates_and_advantage_agree():
 
 def test_a_point_with_the_other_label_and_teacher_is_the_same_point():
     teacher = torch.linspace(-5, 5, 11, dtype=DTYPE)
-    first, second = (best_attack_on_point(LAW, teacher=s * teacher, label=of(max(s, 0.0))) for s in (1.0, -1.0))
+    first, second = (best_attack_on_point(LAW, teacher=s * teacher, label=doubles(max(s, 0.0))) for s in (1.0, -1.0))
     for ours, mirrored in zip(first, second, strict=True):
         torch.testing.assert_close(ours, mirrored, rtol=1e-12, atol=0)
 
 
 def test_the_mislabelled_are_the_most_exposed():
     teacher = torch.linspace(0, 30, 61, dtype=DTYPE)
-    right, wrong = (best_attack_on_point(LAW, teacher=teacher, label=of(y)).advantage for y in (1.0, 0.0))
+    right, wrong = (best_attack_on_point(LAW, teacher=teacher, label=doubles(y)).advantage for y in (1.0, 0.0))
     assert bool((wrong[1:] > right[1:]).all())
     assert bool((right.diff() < 0).all())
 
@@ -110,7 +110,7 @@ def test_an_unbounded_pull_gives_everyone_away():
 def test_a_pull_much_smaller_than_the_noise_shifts_a_gaussian():
     # a(z) = γ/2 where outputs are much smaller than 1: two Gaussians with equal variance, D apart.
     D = 0.7
-    law = OutputLaw(of(0.0), of(1e-6), of(2 * D * 1e-6), of(1.0))
+    law = OutputLaw(doubles(0.0), doubles(1e-6), doubles(2 * D * 1e-6), doubles(1.0))
     expected = math.erf(D / 2 / math.sqrt(2))
     assert float(average_advantage(law)) == pytest.approx(expected, rel=1e-5)  # outputs are 1e-6, not 0
 
@@ -123,7 +123,7 @@ def test_few_nodes_are_as_good_as_many():
 
 
 def test_the_error_of_a_coin_is_one_half():
-    law = OutputLaw(of(1.0), of(1.0), of(1.0), of(0.0))
+    law = OutputLaw(doubles(1.0), doubles(1.0), doubles(1.0), doubles(0.0))
     assert float(generalisation_error(law)) == pytest.approx(0.5, abs=1e-14)
 
 
@@ -134,7 +134,7 @@ ROOM = 4 / math.sqrt(4 * COUNT)  # four standard errors of a share, at most
 @pytest.mark.parametrize("threshold", [0.02, 0.3, 1.0])
 def test_samples_have_the_rates_of_the_loss_threshold(threshold):
     _, label, fresh, seen = draws(LAW, COUNT, seed=2)
-    rates = loss_threshold_rates(LAW, of(threshold))
+    rates = loss_threshold_rates(LAW, doubles(threshold))
     assert abs(float((loss(seen, label) < threshold).to(DTYPE).mean() - rates.tpr)) < ROOM
     assert abs(float((loss(fresh, label) < threshold).to(DTYPE).mean() - rates.fpr)) < ROOM
 
@@ -153,18 +153,18 @@ def test_the_best_threshold_has_the_rates_it_reports():
 
 
 def test_a_threshold_above_every_loss_calls_all_members():
-    rates = loss_threshold_rates(LAW, of(700.0))
+    rates = loss_threshold_rates(LAW, doubles(700.0))
     assert float(rates.tpr) == pytest.approx(1, abs=1e-12)
     assert float(rates.fpr) == pytest.approx(1, abs=1e-12)
 
 
 def test_without_a_pull_there_is_no_advantage():
     blind = OutputLaw(LAW.alpha, LAW.sigma, 0 * LAW.gamma, LAW.kappa)
-    for rates in (loss_threshold_rates(blind, of(0.3)), best_loss_threshold(blind)):
+    for rates in (loss_threshold_rates(blind, doubles(0.3)), best_loss_threshold(blind)):
         assert float(rates.advantage) == pytest.approx(0, abs=1e-12)
 
 
-KAPPA = of(0.0, 0.2, 1.0, 10.0, 50.0, 100.0)
+KAPPA = doubles(0.0, 0.2, 1.0, 10.0, 50.0, 100.0)
 
 
 def test_the_rule_has_the_moments_of_the_gaussian():
@@ -184,7 +184,7 @@ def test_the_rule_has_the_moments_of_the_gaussian():
     ("mean", "spread"), [(0.3, 0.0), (-2.0, 0.5), (1.0, 1.19), (1.0, 1.21), (-3.0, 5.0), (20.0, 50.0), (-200.0, 50.0)]
 )
 def test_the_label_moments_agree_with_adaptive_quadrature(mean, spread):
-    found = label_moments(of(mean)[None], of(spread))
+    found = label_moments(doubles(mean)[None], doubles(spread))
     for value, function in (
         (found.label_zero, lambda z: special.expit(-z)),
         (found.curvature, lambda z: special.expit(z) * special.expit(-z)),
@@ -208,7 +208,7 @@ def test_the_label_moments_agree_with_adaptive_quadrature(mean, spread):
 def test_the_slope_is_the_derivative_of_the_chance_of_label_zero():
     mean = torch.linspace(-10, 10, 9, dtype=DTYPE)[None].requires_grad_()
     for spread in (0.3, 3.0):
-        found = label_moments(mean, of(spread))
+        found = label_moments(mean, doubles(spread))
         (derivative,) = torch.autograd.grad(label_moments_zero(mean, spread).sum(), mean)
         torch.testing.assert_close(found.curvature.detach(), -derivative, rtol=1e-8, atol=1e-11)
 

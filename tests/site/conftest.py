@@ -20,7 +20,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Response, sync_pl
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from patience import HANGS
+from checking import HANGS
 
 ROOT = Path(__file__).parents[2]
 _PATIENCE = HANGS * 1000  # milliseconds

@@ -1,4 +1,4 @@
-"""A book in miniature for the pipeline's tests: a repository with its own tiny `leakage` and chapters of three cells.
+"""A book in miniature: a repository with its own tiny `leakage` and chapters of three cells, and judgements of one.
 
 Its package has no claims module: chapters show their records themselves, so that no kernel has to load PyTorch.
 """
@@ -8,10 +8,19 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
+
+import nbformat
+import yaml
 
 import chapter_rules
 from reproduced import command_line
+from reproduced.claims import measurements
+from reproduced.claims.declarations import Claim
+from reproduced.claims.rules import Rule
+from reproduced.pages.ledgers import Chapter, ChapterFindings, Judgement
+from reproduced.run import run_chapters
 
 LEAKAGE = (sys.executable, "-P", "-c", "import sys; from reproduced.command_line import main; sys.exit(main())")
 """The command `leakage`, in a process of its own."""
@@ -49,7 +58,7 @@ def cell(source: str, tags: str = "") -> str:
 RULE = "held if x.high < 2; refuted if x.low > 2"
 
 
-def judgement(name: str, verdict: str = "held", reason: str = "") -> str:
+def claim_cell(name: str, verdict: str = "held", reason: str = "") -> str:
     """Source of a cell that records a claim the way `reproduced.claims` does."""
     measured = {"kind": "estimate", "estimate": 1.0, "low": 0.9, "high": 1.1, "n": 5, "level": 0.95}
     record = {"id": name, "verdict": verdict, "values": [{"name": "x", "measured": measured}]}
@@ -61,7 +70,7 @@ def chapter_text(name: str, *cells: str, module: str = "numbers") -> str:
     """A chapter that imports `module` of the small package, leaves a trace of having run, and then runs `cells`."""
     first = f"import os, sys, time, IPython\nfrom leakage import {module}"
     trace = f'print("{name}", file=open("executions.txt", "a"))'
-    sources = [trace, *cells, judgement(f"{name}.a")]
+    sources = [trace, *cells, claim_cell(f"{name}.a")]
     blocks = [cell(first), cell(PARAMETERS, "parameters"), *map(cell, sources)]
     return f"{HEADER}\n(ch-{name})=\n# Chapter {name}\n\n" + "\nWords.\n\n".join(blocks)
 
@@ -69,9 +78,7 @@ def chapter_text(name: str, *cells: str, module: str = "numbers") -> str:
 def claims_text(name: str, expected: str = "held") -> str:
     """Declarations of one claim, `<name>.a`."""
     head = f"chapter: {name}\nprefix: {name}\ntitle: Chapter {name}\npaper: key\n"
-    fields = {"id": f"{name}.a", "kind": "figure", "claim": "That $|x| < 2$.", "where": "Figure 1", "paper": "1.05"}
-    fields |= {"values": {"x": "what is measured"}, "holds": "x.high < 2", "refuted": "x.low > 2", "why": "Seen."}
-    fields |= {"expected": expected}
+    fields = claim_entry(f"{name}.a", paper="1.05", expected=expected)
     lines = [f"{field}: {json.dumps(value)}" for field, value in fields.items()]
     return f"{head}claims:\n  - " + "\n    ".join(lines) + "\n"
 
@@ -143,7 +150,7 @@ def executions(root: Path) -> list[str]:
     return path.read_text("utf-8").split() if path.is_file() else []
 
 
-def ledger(root: Path, name: str) -> dict:
+def read_ledger(root: Path, name: str) -> dict:
     """The collected ledger of a chapter."""
     return json.loads((root / "_build" / "claims" / f"{name}.json").read_text("utf-8"))
 
@@ -163,3 +170,92 @@ def edit(path: Path, old: str, new: str) -> None:
     text = path.read_text("utf-8")
     assert re.search(re.escape(old), text), f"{path} has no {old!r}"
     path.write_text(text.replace(old, new), "utf-8")
+
+
+# ── chapters without a kernel ─────────────────────────────────────────────────────────────────────────────────────────
+
+# Read without `ast`: chapters run in threads, of which two may not parse at once before Python 3.11.8 (gh-106905).
+SHOWN = re.compile(r"metadata=(\{.*\})\)$", re.MULTILINE)
+
+
+def without_kernels(monkeypatch, meanwhile: Callable[[Path], None] = lambda root: None, fails: str = "") -> None:
+    """Let chapters end at once, with the records of their claims; `meanwhile` happens while they run, one may fail."""
+
+    def run_process(task, variables, lifeline):
+        meanwhile(task.folder)
+        with (task.folder / "executions.txt").open("a") as file:
+            print(task.chapter, file=file)
+        notebook = nbformat.reads(task.notebook, as_version=4)
+        for cell in notebook.cells:
+            if cell.cell_type == "code":
+                cell.metadata["papermill"] = {"duration": 0.5}
+                for shown in SHOWN.findall(cell.source):
+                    metadata = eval(shown, {})
+                    cell.outputs = [nbformat.v4.new_output("display_data", {"text/plain": ""}, metadata=metadata)]
+        for path in (task.working_notebook, task.log):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        task.working_notebook.write_text(nbformat.writes(notebook), "utf-8")
+        task.log.write_text(f"Executing Cell {len(notebook.cells)}---\nValueError: broken\n", "utf-8")
+        return int(task.chapter == fails)
+
+    monkeypatch.setattr(run_chapters, "_run_process", run_process)
+
+
+# ── a claims file, as the values in it ────────────────────────────────────────────────────────────────────────────────
+
+HEAD = {"chapter": "toy", "prefix": "t", "title": "A toy", "paper": "toy2020"}
+
+
+def claim_entry(name: str, **fields) -> dict:
+    entry = {"id": name, "kind": "figure", "claim": "That $|x| < 2$.", "where": "Figure 1", "expected": "held"}
+    rules = {"values": {"x": "what is measured"}, "holds": "x.high < 2", "refuted": "x.low > 2", "why": "Seen."}
+    return entry | rules | fields
+
+
+def declaration(**changes) -> dict:
+    ours = claim_entry("t.beyond.more", kind="ours", expected="did not hold")
+    del ours["where"]
+    listed = [
+        claim_entry("t.one", paper=0.60),
+        claim_entry("t.two", expected="held in part", in_part="x.low < 2", why="Up to {x}."),
+        claim_entry("t.data", needs=["mnist"]),
+        claim_entry("t.large", profile="paper"),
+        ours,
+    ]
+    return {**HEAD, "data": ["mnist"], "claims": listed} | changes
+
+
+def save_claims(folder: Path, content: dict | str) -> Path:
+    """Write a claims file, given as its values or as its text, and return its path."""
+    folder.mkdir(exist_ok=True)
+    path = folder / "toy.yml"
+    path.write_text(content if isinstance(content, str) else yaml.safe_dump(content, allow_unicode=True), "utf-8")
+    return path
+
+
+# ── judgements of a toy chapter ───────────────────────────────────────────────────────────────────────────────────────
+
+TOY = Chapter("toy", "A toy", "3", "Is it?", "It is.", "P", "A", "2020", "toy2020")
+X = {"kind": "estimate", "estimate": 1.0, "low": 0.9, "high": 1.1, "n": 5, "level": 0.95}
+RUN = {"commit": "a" * 40, "dirty": False, "profile": "ci", "seed": 0, "device": "cpu", "device_name": "CPU, 2 cores"}
+RUN |= {"versions": {"python": "3.11.7"}, "processor": "x86_64 AVX2", "seconds": 75.0}
+RUN |= {"date": "2026-01-02T03:04:05+00:00"}
+
+
+def claim(name: str = "t.one", **fields) -> Claim:
+    """A claim about one value, x."""
+    words = {"kind": "figure", "claim": "That $|x| < 2$.", "expected": "held", "where": "Figure 1"}
+    rules = {"holds": Rule("x.high < 2"), "refuted": Rule("x.low > 2")}
+    return Claim.model_construct(id=name, **{"values": {"x": "what *is* measured"}} | words | rules | fields)
+
+
+def judgement(name: str = "t.one", verdict: str = "held", reason: str = "", *, fields=None, values=None, **more):
+    """A judgement of a claim with these `fields`, of these `values` as JSON has them."""
+    declared = claim(name, **{"expected": verdict} | (fields or {}))
+    measured = {name: measurements.from_json(value) for name, value in (values or {"x": X}).items()}
+    return Judgement(TOY, declared, verdict, reason, measured, **{"rule": "r", "seconds": 0.1} | more)
+
+
+def ledger(*judgements: Judgement, **run) -> ChapterFindings:
+    """The ledger of the toy chapter."""
+    return ChapterFindings(TOY, RUN | run, judgements)

@@ -1,0 +1,55 @@
+"""How tests check: the library's annotations, refusals, and how long to wait for what happens elsewhere.
+
+Annotations are checked while tests run by jaxtyping's pytest option, in pyproject.toml.
+"""
+
+import numbers
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import Any
+
+import jaxtyping
+import pytest
+from beartype import BeartypeConf, FrozenDict, beartype
+
+# Where a number is wanted NumPy's are taken, too (see `leakage.arguments`).
+NUMBERS = {int: int | numbers.Integral, float: float | numbers.Real}
+checked = beartype(conf=BeartypeConf(hint_overrides=FrozenDict(NUMBERS)))
+
+
+@contextmanager
+def unchecked():
+    """Where the library itself is to refuse what its annotations exclude."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    try:
+        yield
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", False)
+
+
+def refused(call: Callable[[], Any], complaint: str) -> None:
+    """The call raises, and its error says what is complained of (a regular expression)."""
+    with unchecked(), pytest.raises(ValueError, match=complaint):
+        call()
+
+
+def refusals(*rows: tuple[Any, ...], by: Callable[..., Any] = lambda call: call()) -> Callable[..., None]:
+    """A test of each row: `by` of all of it but its last entry, which is the complaint; alone, it is a call."""
+
+    @pytest.mark.parametrize("row", rows, ids=[row[-1] for row in rows])
+    def test(row: tuple[Any, ...]) -> None:
+        refused(lambda: by(*row[:-1]), row[-1])
+
+    return test
+
+
+HANGS = 1800  # seconds after which what a test waits for is taken to hang
+
+
+def wait_until(happened: Callable[[], bool]) -> None:
+    """Wait for a condition that will come true unless something is broken."""
+    deadline = time.monotonic() + HANGS
+    while not happened():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.05)
