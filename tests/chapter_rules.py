@@ -231,8 +231,6 @@ def _split_at_headings(source: str) -> Iterator[str]:
 # ── the rules ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 PARAMETERS = {"profile": "ci", "seed": 0, "device": "auto"}
-MOST_LINES = 25
-MOST_CHARACTERS = 88  # of a line of code that a page shows at once
 ANSWER = ":::{admonition} The answer"
 MOST_NUMBERS = 4  # in the sentences of an answer; its table may hold more
 FOLD = 4  # the level of heading that opens a fold
@@ -355,22 +353,6 @@ def the_answer_names_its_rows(chapter: Chapter) -> list[str]:
     return faults
 
 
-def shown_code_fits_the_page(chapter: Chapter) -> list[str]:
-    return [
-        f"{block}: {length} characters in a line that the page shows, at most {MOST_CHARACTERS}"
-        for block in chapter.code
-        if block.plain and (length := max(map(len, block.source.splitlines()), default=0)) > MOST_CHARACTERS
-    ]
-
-
-def cells_are_short(chapter: Chapter) -> list[str]:
-    return [
-        f"{block}: {lines} lines, at most {MOST_LINES}; move the rest into lib/"
-        for block in chapter.code[1:]  # the first holds the imports and nothing else
-        if (lines := len(block.source.splitlines())) > MOST_LINES
-    ]
-
-
 def definitions_stand_where_code_is_explained(chapter: Chapter) -> list[str]:
     return [
         f"{block}: `{node.name}` is defined here; only {IDEA!r} and {YOUR_TURN!r} may define"
@@ -379,11 +361,6 @@ def definitions_stand_where_code_is_explained(chapter: Chapter) -> list[str]:
         for node in ast.walk(block.tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
     ]
-
-
-def library_source_is_shown(chapter: Chapter) -> list[str]:
-    shown = [block for block in chapter.markdown if block.section == IDEA and "{literalinclude}" in block.source]
-    return [] if shown else [f"{IDEA!r} shows no source of the library; use `literalinclude`"]
 
 
 def typed_decimals(prose: str, words: str) -> list[str]:
@@ -539,11 +516,8 @@ RULES = (
     first_cell_imports,
     the_answer_stands_first,
     the_answer_names_its_rows,
-    shown_code_fits_the_page,
     prose_stands_between_code_cells,
-    cells_are_short,
     definitions_stand_where_code_is_explained,
-    library_source_is_shown,
     results_are_not_typed,
     every_claim_is_judged,
     generated_tables_are_shown,
