@@ -52,18 +52,6 @@ def test_the_target_and_its_partner_do_not_teach(attack):
     assert not torch.allclose(before[2], after[2], rtol=1e-6, atol=1e-6)
 
 
-@each_attack
-@each_design
-def test_order_of_points_and_models_does_not_matter(attack, design):
-    member, partner = design(MODELS, POINTS)
-    losses = draw_losses(member, 1.0)
-    scores = attack(losses, member, partner)
-    points, models = (torch.randperm(size, generator=stream(0, "order")) for size in (POINTS, MODELS))
-    mates = None if partner is None else models.argsort()[partner[models]]
-    moved = attack(losses[models][:, points], member[models][:, points], mates)
-    torch.testing.assert_close(moved, scores[models][:, points], rtol=1e-8, atol=1e-8)
-
-
 @pytest.mark.parametrize("attack", EPOCHS.values(), ids=EPOCHS)
 @each_design
 def test_leading_dimensions_are_independent(attack, design):
@@ -73,22 +61,6 @@ def test_leading_dimensions_are_independent(attack, design):
         scores = attack(losses, member, partner, target=target)
         one = attack(losses[1, 2], member, partner, target=target)
         torch.testing.assert_close(scores[1, 2], one, rtol=1e-8, atol=1e-8)
-
-
-@each_attack
-@each_design
-def test_where_nothing_leaks_the_auc_is_one_half(attack, design):
-    member, partner = design(16, 2000)
-    found = rates(attack(draw_losses(member, 0.0), member, partner), member=member, fprs=())
-    # 16 models of about 1000 members and outsiders each: the area of one has a deviation of 0.013, their mean 0.0032.
-    assert abs(float(found["auc"].mean()) - 0.5) < 4 * 0.0034
-
-
-@each_attack
-def test_a_planted_leak_is_found(attack):
-    member, partner = paired(16, 400)
-    found = rates(attack(draw_losses(member, 8.0), member, partner), member=member, fprs=())
-    assert float(found["auc"].min()) > 0.75
 
 
 @pytest.mark.parametrize("name", ["lira, offline", "rmia, offline"])
