@@ -339,11 +339,6 @@ ONE = nn.Linear(30, 3)
             "`factory` must give logits, got probabilities",
         ),
         (lambda: audit_modules(rows=TensorDataset(INPUTS, CLASSES)), TypeError, "got TensorDataset; of a data set"),
-        (
-            lambda: audit_modules(None, units=np.arange(POINTS) // 7, make=lambda: nn.Linear(30, 3)),
-            ValueError,
-            "`units` must have equally many rows",
-        ),
         (lambda: audit_modules(recipe=Recipe(1, 1)), ValueError, "goes with `train=None`"),
         (lambda: audit_modules(lambda module, *_: copy.deepcopy(module)), ValueError, "`train` must train the module"),
         (lambda: audit_modules(make=lambda: ONE), ValueError, "`factory` must make a new module"),
