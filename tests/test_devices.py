@@ -124,8 +124,8 @@ QUICK = {
     "studies_polytopes_other_algorithms": ("nothing_is_met_where_nothing_changes",),
     "studies_polytopes_theorems": (
         "a_network_of_ones_by_hand",
+        "identities_hold_and_the_printed_biases_do_not",
         "layers_refine_and_cells_of_another_network_do_not",
-        "printed_biases_hold_where_the_first_layer_has_none",
     ),
     "studies_polytopes_windows": (
         "a_ramp_is_a_ridge_of_weights_and_a_valley_of_outputs",

@@ -7,7 +7,6 @@ import torch
 
 from leakage.data.gaussians import gaussian
 from leakage.geometry.subdivision import subdivide
-from leakage.models import mlp
 from planted import SQUARE, network, points
 from reproduced.runtime import stream
 from reproduced.studies.polytopes import theorems
@@ -18,12 +17,6 @@ def test_identities_hold_and_the_printed_biases_do_not():
     assert max(found.height_error, found.jacobian_error, found.elsewhere_error) < 1e-13
     assert found.printed_misses[0] == 0
     assert found.printed_misses[1:].min() > 0.5
-
-
-def test_printed_biases_hold_where_the_first_layer_has_none():
-    model = network((2, 9, 9, 2), 0)
-    bare = type(model)(model.weights, (torch.zeros_like(model.biases[0]), *model.biases[1:]))
-    assert theorems.adapted_parameter_errors(bare, points(50, 2)).printed_misses.tolist() == [0, 0]
 
 
 def test_layers_refine_and_cells_of_another_network_do_not():
@@ -46,17 +39,6 @@ def test_one_layer_has_zaslavsky_s_count_in_a_large_window():
     found = theorems.count_cells((10,), networks=3, seed=0, reach=1e6)
     assert found.cells.tolist() == [1 + 10 + 45] * 3
     assert float(found.ratio) == pytest.approx(56 / 50)
-
-
-def test_as_many_neurons_as_inputs_have_all_patterns_and_one_more_has_not():
-    missed = [
-        theorems.count_missed_patterns(
-            mlp.initial((), (4, width, 2), generator=stream(0, f"{width}")).to(torch.float64)
-        )
-        for width in (3, 4, 5)
-    ]
-    assert missed[:2] == [0, 0]
-    assert missed[2] >= 1  # five hyperplanes in four dimensions make 31 cells
 
 
 def test_paths_and_the_charitable_reading_are_the_gradient_and_one_order_is_not():
