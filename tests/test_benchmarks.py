@@ -7,8 +7,6 @@ import importlib
 import json
 import math
 import re
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -37,7 +35,7 @@ def module(name):
 
 NAMES = ("audit", "blessing", "gradient_inversion", "kkt_margin", "min_norm", "polytopes")
 audit, blessing, gradient_inversion, kkt_margin, min_norm, polytopes = map(module, NAMES)
-growing, growth, peers, timing = map(module, ("growing", "growth", "peers", "timing"))
+growing, growth, timing = map(module, ("growing", "growth", "timing"))
 
 
 def write_record(benchmark, sizes, root):
@@ -259,24 +257,3 @@ def test_the_methods_of_every_axis_agree_and_the_record_has_them_all(growth):
     for axis, kept in zip(axes, record["axes"], strict=True):
         assert axis.check(axis.checked)
         assert [curve["method"] for curve in kept["curves"]] == [axis.ours.method, *(one.method for one in axis.theirs)]
-
-
-# ── other tools ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_what_we_and_other_tools_find_is_recorded(peers, monkeypatch, tmp_path):
-    rows, runs = 600, 2
-
-    def answer(words, **_):
-        scores = np.random.default_rng(0).random((1, rows)).tolist()
-        found = {"scores": scores, "rows": [*range(rows)], "bounds": [1.0] * runs, "seconds": 2.0}
-        return subprocess.CompletedProcess(words, 0, json.dumps(found), "")
-
-    monkeypatch.setattr(peers, "install", lambda root: sys.executable)
-    monkeypatch.setattr(peers.subprocess, "run", answer)
-    monkeypatch.setattr(peers, "provenance", lambda title, clock, root: {"title": title})
-    sizes = peers.Sizes(data="digits", rows=rows, models=6, targets=1, runs=runs)
-    assert peers.main(["--record"], sizes=sizes, root=tmp_path) == 0
-    record = json.loads((tmp_path / peers.RECORD).read_text("utf-8"))
-    assert [row["id"] for row in record["rows"]][:3] == ["lira", "quantiles", "black box"]
-    assert all(row["theirs_seconds"] > 1 and "nan" not in row["ours_found"] for row in record["rows"])

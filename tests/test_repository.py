@@ -17,9 +17,7 @@ from pybtex.database import parse_file
 
 import leakage
 from checking import HANGS
-from leakage.data import datasets
 from reproduced import runtime
-from reproduced.claims import declarations
 from reproduced.pages.ledgers import read_chapters
 from reproduced.run.book import open_book
 
@@ -134,30 +132,12 @@ def test_the_package_alone_says_its_version():
     )
 
 
-def test_type_checkers_of_others_read_the_annotations():
-    assert PYPROJECT["tool"]["setuptools"]["package-data"]["leakage"] == ["py.typed"]
-    assert (ROOT / "lib" / "leakage" / "py.typed").is_file()
-
-
 def test_licences_agree():
     citation = load(ROOT / "CITATION.cff")
     assert citation["license"] == ["MIT", "CC-BY-4.0"]
     assert PROJECT["license"] == "MIT"
     assert (ROOT / "LICENSE").read_text(encoding="utf-8").startswith("MIT License\n")
     assert "Attribution 4.0 International" in (ROOT / "LICENSE-PROSE").read_text(encoding="utf-8")
-
-
-def test_the_page_on_running_lists_the_data_sets_of_the_registry():
-    readers = {name: [] for name in datasets.DATASETS}
-    for path in sorted((ROOT / "book" / "claims").glob("*.yml")):
-        for name in declarations.load(path).data:
-            readers[name].append(f"`{path.stem}`")
-    page = (ROOT / "book" / "run_it.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `([\w-]+)` \| (.*?) \| .* MB \| (.*?) \| (.*?) \|$", page, re.MULTILINE)
-    assert rows == [
-        (dataset.name, dataset.title, dataset.licence, ", ".join(readers[dataset.name]))
-        for dataset in datasets.DATASETS.values()
-    ]
 
 
 def test_every_file_the_readme_links_to_exists():
@@ -277,12 +257,6 @@ def test_a_form_names_the_chapters_and_profiles_there_are(path):
     asked = {name: sorted(fields[name]["options"]) for name in ("chapter", "profile") if name in fields}
     there = {"chapter": sorted(path.stem for path in declared), "profile": sorted(runtime.PROFILES)}
     assert asked == {name: there[name] for name in asked}
-
-
-def test_the_form_for_a_verdict_asks_for_all_that_it_takes_to_run_it_again():
-    (form,) = (load(path) for path in FORMS if path.name == "verdict.yml")
-    asked = {field["id"] for field in form["body"] if field.get("validations", {}).get("required")}
-    assert {"chapter", "claim", "seed", "profile", "commit"} <= asked
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)

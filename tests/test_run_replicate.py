@@ -225,23 +225,3 @@ def test_the_digest_of_a_chapters_code_ignores_prose_and_parameters_and_nothing_
     assert digest() == before
     edit(repository / "book/sums.md", "from leakage import numbers", "from leakage import letters")
     assert digest() != before
-
-
-def test_replications_in_two_folders_at_once_keep_what_both_found(repository, monkeypatch):
-    """One begins and ends while the other runs: neither takes the record for what it was when it began."""
-
-    def meanwhile(root):
-        with monkeypatch.context() as patch:
-            without_kernels(patch)
-            assert (
-                leakage(repository, "replicate", "words", "--seeds", "2", "--build-dir", str(repository / "_build/b"))
-                == 0
-            )
-
-    started = iter([meanwhile])
-    without_kernels(monkeypatch, lambda root: next(started, lambda _: None)(root))
-    folder = str(repository / "_build/a")
-    assert leakage(repository, "replicate", "sums", "--seeds", "2", "--jobs", "1", "--build-dir", folder) == 0
-    assert [len(seeds(repository, chapter)) for chapter in ("sums", "words")] == [2, 2]
-    without_kernels(monkeypatch)
-    assert leakage(repository, "replicate", "sums", "--seeds", "3", "--build-dir", folder) == 0, "it goes on there"
