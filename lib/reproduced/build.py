@@ -17,7 +17,7 @@ from typing import Any
 from nbformat import NotebookNode
 
 from reproduced import code_keys, runtime
-from reproduced.pages import render as pages
+from reproduced.pages import render
 from reproduced.pages.ledgers import ChapterFindings, read_ledger, read_ledgers
 from reproduced.pages.summaries import verdict_counts
 from reproduced.run import chapter_cache, replications
@@ -79,15 +79,16 @@ def build(
         done = run_plans(todo, executor=executor, cell_seconds=limit, progress=progress)
         ends = {plan.chapter: execution for plan, execution in done}
         faults = [ends[chapter].summary(chapter) for chapter in chosen if chapter in ends and ends[chapter].error]
-        shown_fresh = tuple(chapter for chapter in chosen if chapter not in ends or ends[chapter].notebook)
+        # The chapters asked for whose notebook is what was asked for, even if it stopped at an error.
+        answered = tuple(chapter for chapter in chosen if chapter not in ends or ends[chapter].notebook)
         read = {chapter: chapter_cache.read(plan.target) for chapter, plan in plans.items()}
         notebooks = {chapter: notebook for chapter, notebook in read.items() if notebook is not None}
         ledgers = _collect(book, notebooks)
-        for chapter in (name for name in shown_fresh if name in ledgers):
+        for chapter in (name for name in answered if name in ledgers):
             faults += ledgers[chapter].faults
-        notes = _notes(plans, shown_fresh, notebooks)
-        absent = pages.stage(book, parameters["profile"], notebooks, ledgers, notes)
-        faults += pages.execute_pages(book)
+        notes = _notes(plans, answered, notebooks)
+        absent = render.stage(book, parameters["profile"], notebooks, ledgers, notes)
+        faults += render.execute_pages(book)
         if rendered:
             faults += _render(book, strict=not absent and len(ledgers) == len(book.chapters), progress=progress)
     return Report(ledgers, tuple(faults))
@@ -128,7 +129,7 @@ def open_executor(
 
 def check(book: Book) -> None:
     """A `UserError` of a book whose chapters cannot be executed, before anything is changed."""
-    pages.check(book)
+    render.check(book)
     book.check_folder()
 
 
@@ -195,13 +196,11 @@ def _collect(book: Book, notebooks: Mapping[str, NotebookNode]) -> dict[str, Cha
     return ledgers
 
 
-def _notes(
-    plans: Mapping[str, Plan], shown_fresh: Sequence[str], notebooks: Mapping[str, NotebookNode]
-) -> dict[str, str]:
+def _notes(plans: Mapping[str, Plan], answered: Sequence[str], notebooks: Mapping[str, NotebookNode]) -> dict[str, str]:
     """What pages must say whose results are of an earlier run."""
     notes = {}
     for chapter in notebooks:
-        if chapter not in shown_fresh and plans[chapter].state == "stale":
+        if chapter not in answered and plans[chapter].state == "stale":
             since = ", ".join(plans[chapter].changed)
             notes[chapter] = f"The results on this page are of an earlier run; since then this has changed: {since}."
     return notes
@@ -210,7 +209,7 @@ def _notes(
 def _render(book: Book, *, strict: bool, progress: Progress) -> list[str]:
     """Make the site; its faults, if the book was complete enough for it to have none."""
     progress.say("  rendering")
-    result = pages.render(book, strict=strict)
+    result = render.render(book, strict=strict)
     if result.status:
         ending = f"jupyter-book ended with status {result.status}; its words are in {book.build}/logs/site.log"
         return [*result.complaints[:_MOST_COMPLAINTS], ending]

@@ -23,7 +23,7 @@ from reproduced.run.book import STANDARD, Book, UserError
 from reproduced.run.chapter_cache import ABSENT, EXECUTION_KEY, Plan, execution_provenance, make_plan, run_plans
 from reproduced.run.run_chapters import ChapterExecutor, Progress
 
-_ORIGIN = ("commit", "date", "device", "device_name", "processor", "versions", "seconds")
+_RUN_FIELDS = ("commit", "date", "device", "device_name", "processor", "versions", "seconds")
 
 
 def replicate(
@@ -55,13 +55,13 @@ def replicate(
     order = replications.draw_seeds(origin["commit"], seeds + max(map(len, kept.values()), default=0))
     numbers = {chapter: _seeds_of_claims(book, chapter, kept[chapter]) for chapter in chosen}
     lacking = {chapter: seeds - min(found, default=seeds) for chapter, found in numbers.items()}
-    wanted = _wanted(kept, order, lacking)
+    wanted = _choose_seeds(kept, order, lacking)
     unfinished = {seed: {*chapters} for seed, chapters in wanted.items()}
     faults: list[str] = []
 
     def keep(plan: Plan) -> None:
         seed = plan.parameters["seed"]
-        run = _run(plan, order.index(seed))
+        run = _run_record(plan, order.index(seed))
         replications.append(book, run)
         if "error" in run:  # of a failure, somebody wants to see the notebook
             faults.append(f"{plan.chapter}, seed {seed}: {run['error']}")
@@ -83,7 +83,7 @@ def replicate(
                 else:
                     todo[f"{chapter}, seed {seed}"] = plan
         progress.expected = len(todo)
-        progress.say(_plan_line([number for found in numbers.values() for number in found], seeds))
+        progress.say(_lacking_line([number for found in numbers.values() for number in found], seeds))
         if wanted:
             progress.say(f"{len(todo)} tasks, at {len(wanted)} seeds")
         limit = CELL_SECONDS[STANDARD["profile"]]
@@ -104,7 +104,7 @@ def _seeds_of_claims(book: Book, chapter: str, runs: Sequence[Mapping[str, Any]]
     return [len(replications.under_todays_declaration(runs, claim)) for claim in judgeable]
 
 
-def _plan_line(numbers: Sequence[int], seeds: int) -> str:
+def _lacking_line(numbers: Sequence[int], seeds: int) -> str:
     """How many claims lack how many of `seeds` seeds, or with which number some would."""
     short = [seeds - number for number in numbers if number < seeds]
     if short:
@@ -112,7 +112,7 @@ def _plan_line(numbers: Sequence[int], seeds: int) -> str:
     return f"Every claim has its {seeds} seeds already; --seeds {min(numbers, default=seeds) + 1} asks for more."
 
 
-def _wanted(
+def _choose_seeds(
     kept: Mapping[str, Sequence[Mapping[str, Any]]], order: Sequence[int], lacking: Mapping[str, int]
 ) -> dict[int, list[str]]:
     """The chapters to execute, by seed: each at as many of the first seeds of `order` that it was not run at."""
@@ -125,23 +125,23 @@ def _wanted(
     return {seed: chapters for seed, chapters in found.items() if chapters}
 
 
-def _run(plan: Plan, seed_index: int) -> dict[str, Any]:
+def _run_record(plan: Plan, seed_index: int) -> dict[str, Any]:
     """What one execution found; a failed one is kept too, with its error and without claims."""
     notebook = chapter_cache.read(plan.target)
     assert notebook is not None, "it was executed"
-    repro = notebook.metadata[EXECUTION_KEY]
-    run = {"chapter": plan.chapter, "seed": repro["seed"], "seed_index": seed_index}
-    run |= {name: repro[name] for name in _ORIGIN}
-    run["data"] = {name: checksum for name, checksum in repro["data"].items() if checksum != ABSENT}
+    execution = notebook.metadata[EXECUTION_KEY]
+    run = {"chapter": plan.chapter, "seed": execution["seed"], "seed_index": seed_index}
+    run |= {name: execution[name] for name in _RUN_FIELDS}
+    run["data"] = {name: checksum for name, checksum in execution["data"].items() if checksum != ABSENT}
     run["cells"] = replications.cells_digest(notebook)
-    if repro["status"] != "ok":
-        return run | {"error": repro["error"]["error"], "claims": {}}
+    if execution["status"] != "ok":
+        return run | {"error": execution["error"]["error"], "claims": {}}
     judgements = read_ledger(notebook, plan.declared).judgements
     judged = [one for one in judgements if one.verdict not in (NOT_RUN, NOT_JUDGED)]
-    return run | {"claims": {one.claim.id: _found(one) for one in judged}}
+    return run | {"claims": {one.claim.id: _claim_record(one) for one in judged}}
 
 
-def _found(judgement: Judgement) -> dict[str, Any]:
+def _claim_record(judgement: Judgement) -> dict[str, Any]:
     claim, values = judgement.claim, judgement.values
     margins = {word: [_finite(m) for m in rule.margins(values)] for word, rule in claim.rules.items() if values}
     return {

@@ -28,7 +28,7 @@ from reproduced.run.run_chapters import ChapterExecutor, Execution, Progress, Ta
 ABSENT = "absent"  # what `leakage.data.datasets.checksum` says of a data set that is not on this machine
 EXECUTION_KEY = "repro"
 PROVENANCE = ("commit", "dirty", "device", "device_name", "processor", "versions", "date")
-_EXECUTION = ("key", "status", "error", "seconds", "durations", "profile", "seed", "data", "depends_on")
+_EXECUTION_FIELDS = ("key", "status", "error", "seconds", "durations", "profile", "seed", "data", "depends_on")
 _SHORT = 16  # hexadecimal digits that tell versions of a file apart in a message; the key itself is whole
 _TOOLS = ("torch", "numpy", "scipy", "scikit-learn", "matplotlib", "papermill", "jupyter-book")
 
@@ -84,7 +84,7 @@ def make_plan(book: Book, chapter: str, parameters: Mapping[str, Any], *, device
     parts = {"file": files, "data": data, "parameter": values, "version of": code_keys.environment(book.root)}
     short = {kind: {n: v[:_SHORT] if kind == "file" else v for n, v in part.items()} for kind, part in parts.items()}
     key, target = store.digest(parts), book.executed(parameters["profile"], chapter)
-    old = _repro(target)
+    old = _read_execution(target)
     if not old:
         state = "new"
     elif old["status"] != "ok":
@@ -203,13 +203,13 @@ def read(path: Path) -> NotebookNode | None:
     """The executed notebook; `None` if there is none, or one that is cut short or of another version of the book."""
     try:
         text = path.read_text("utf-8")
-        complete = json.loads(text)["metadata"][EXECUTION_KEY].keys() == {*_EXECUTION, *PROVENANCE}
+        complete = json.loads(text)["metadata"][EXECUTION_KEY].keys() == {*_EXECUTION_FIELDS, *PROVENANCE}
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
     return nbformat.reads(text, as_version=4) if complete else None
 
 
-def _repro(path: Path) -> dict[str, Any]:
+def _read_execution(path: Path) -> dict[str, Any]:
     notebook = read(path)
     return {} if notebook is None else dict(notebook.metadata[EXECUTION_KEY])
 

@@ -66,13 +66,13 @@ class Replication:
     @property
     def sentence(self) -> str:
         """All verdicts: `Runs under today's declaration: 10 held. Runs under earlier declarations: 37 held.`"""
-        now = f"Runs under today's declaration: {_listed(self.verdicts)}." if self.verdicts else ""
+        now = f"Runs under today's declaration: {_list_counts(self.verdicts)}." if self.verdicts else ""
         since = f"The chapter's code has changed since {self.older_code} of them." if self.older_code else ""
-        earlier = f"Runs under earlier declarations: {_listed(self.earlier)}." if self.earlier else ""
+        earlier = f"Runs under earlier declarations: {_list_counts(self.earlier)}." if self.earlier else ""
         return " ".join(filter(None, (now, since, earlier)))
 
 
-def _listed(counts: Counter[str]) -> str:
+def _list_counts(counts: Counter[str]) -> str:
     return ", ".join(f"{number} {verdict}" for verdict, number in counts.most_common())
 
 
@@ -145,16 +145,16 @@ def read(book: Book) -> dict[str, list[dict[str, Any]]]:
 def under_todays_declaration(runs: Sequence[Mapping[str, Any]], claim: Claim) -> list[Mapping[str, Any]]:
     """Those runs of a chapter that judged the claim as it is declared now."""
     today = rule_digest(claim)
-    return [run for run in _judging(runs, claim) if run["claims"][claim.id]["rule"] == today]
+    return [run for run in _runs_that_judged(runs, claim) if run["claims"][claim.id]["rule"] == today]
 
 
-def _judging(runs: Sequence[Mapping[str, Any]], claim: Claim) -> list[Mapping[str, Any]]:
+def _runs_that_judged(runs: Sequence[Mapping[str, Any]], claim: Claim) -> list[Mapping[str, Any]]:
     return [run for run in runs if claim.id in run["claims"]]
 
 
 def replication(runs: Sequence[Mapping[str, Any]], claim: Claim, *, code: str) -> Replication | None:
     """What the runs of a chapter, whose code has the digest `code` today, say of a claim; None if none judged it."""
-    judging, current = _judging(runs, claim), under_todays_declaration(runs, claim)
+    judging, current = _runs_that_judged(runs, claim), under_todays_declaration(runs, claim)
     if not judging:
         return None
     now = [run["claims"][claim.id] for run in current]
@@ -181,12 +181,12 @@ def _distances(found: Sequence[Mapping[str, Any]], claim: Claim) -> tuple[float,
     if len(margins) < 2:
         return ()
     deviations = [_deviation(column) for column in zip(*margins, strict=True)]
-    return tuple(claim.rules[word].distance([*map(_divided, row, deviations)]) for row in margins)
+    return tuple(claim.rules[word].distance([*map(_divide, row, deviations)]) for row in margins)
 
 
 def _deviation(margins: Sequence[float]) -> float:
     return statistics.stdev(margins) if all(map(math.isfinite, margins)) else 0.0
 
 
-def _divided(margin: float, deviation: float) -> float:
+def _divide(margin: float, deviation: float) -> float:
     return margin / deviation if deviation else math.copysign(math.inf, margin)
