@@ -1,7 +1,7 @@
 """One build: execute what is not fresh, collect and compare the claims, stage the pages, render the site.
 
-Everything that can be refused is refused before the first file is touched. A chapter that fails, a verdict that differs
-from the declared one and a warning of the renderer each make the build fail, after everything else was done.
+Everything that can be refused is refused before the first file is touched. The build fails, after everything else was
+done, if a chapter that was asked for fails or has a verdict other than the expected one, or if the renderer warns.
 """
 
 import fcntl
@@ -54,7 +54,7 @@ def build(
 
     Args:
         book: what to build, and where.
-        names: chapters to execute; the others are shown as they were executed before, if they were.
+        names: chapters to execute; the others are shown as they were last executed, and make no fault.
         parameters: profile, seed and device, checked.
         executor: executes the chapters.
         cell_seconds: the longest a cell may take; by default according to the profile.
@@ -107,8 +107,8 @@ def open_executor(
 ) -> Iterator[ChapterExecutor]:
     """What executes the chapters named: this process, so many workers on this machine, or those of a scheduler.
 
-    Here `jobs` run at a time, or one for each GPU, or each core where no GPU is used; where there are fewer chapters
-    than cores, the points of their grids use those that are left.
+    Here `jobs` run at a time, or one for each GPU, or each core where no GPU is used; where fewer chapters run at a
+    time than there are cores, the points of their grids use those that are left. On GPUs and workers they run in turn.
 
     Raises:
         UserError: if there are no such workers, or one of them is not like this machine.
@@ -157,7 +157,7 @@ def hold_build_folder(folder: Path) -> Iterator[None]:
             left.unlink()
         shutil.rmtree(folder / "ipython", ignore_errors=True)  # kernels begin without a user's start-up files
         for left in folder.rglob("*.partial"):
-            if "replications" not in left.relative_to(folder).parts:  # they have a folder to hold of their own
+            if "replications" not in left.relative_to(folder).parts:  # a replication may hold that folder now
                 left.unlink(missing_ok=True)
         yield
 
@@ -225,7 +225,11 @@ def verdict_line(report: Report) -> str:
 
 
 def keep_record(book: Book, chapter: str) -> Path:
-    """Write the ledger of a finished run in profile `paper` to `book/records/`; a `UserError` if there is none."""
+    """Write the ledger of the finished run in profile `paper` to `book/records/`, which makes the chapter stale.
+
+    The digests kept are of today's rules; whether the run was judged by these is not checked. A `UserError` if there
+    is no such run.
+    """
     (chapter,) = book.choose([chapter])
     notebook = chapter_cache.read(book.executed("paper", chapter))
     if notebook is None or notebook.metadata[EXECUTION_KEY]["status"] != "ok":

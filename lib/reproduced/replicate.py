@@ -2,7 +2,7 @@
 
 The seeds follow from the hash of the commit that holds the rules, so a rule was written before its seeds were known.
 Each run is kept in `book/records/replication.jsonl` when it ends, so an interrupted replication goes on where it
-stopped. A chapter is executed whole, at as many new seeds as its claims lack under today's declarations.
+stopped. A whole chapter runs, at as many new seeds as its claim with the fewest under today's declaration lacks.
 """
 
 import math
@@ -31,7 +31,7 @@ def replicate(
 ) -> tuple[str, ...]:
     """Execute the chapters named, all if none is, until each claim was judged at `seeds` seeds by the rules it has now.
 
-    All chapters at all seeds are one row of tasks, so that no processor waits for the last chapter of a seed.
+    All chapters at all seeds are one list of tasks, so that no processor waits for the last chapter of a seed.
 
     Args:
         book: what to execute.
@@ -126,7 +126,7 @@ def _choose_seeds(
 
 
 def _run_record(plan: Plan, seed_index: int) -> dict[str, Any]:
-    """What one execution found; a failed one is kept too, with its error and without claims."""
+    """The line to keep of an execution; of a failed one with its error and no claims. Its seed is not tried again."""
     notebook = chapter_cache.read(plan.target)
     assert notebook is not None, "it was executed"
     execution = notebook.metadata[EXECUTION_KEY]

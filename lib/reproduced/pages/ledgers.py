@@ -1,9 +1,9 @@
 """Ledgers: what the executed chapters found, claim by claim.
 
-The `ChapterFindings` are read once from an executed notebook and its claims file, and handed to every builder of a
-page. Each of their judgements holds the declared claim, the measurements and whatever the pages say beside them: what a
-full-scale run and the runs at other seeds found, and where the claim is declared and judged. Nothing here executes or
-writes.
+What the `Ledger` of a chapter left in its executed notebook is read once, with its claims file, as `ChapterFindings`,
+and handed to every builder of a page. Each of their judgements holds the declared claim, the measurements and whatever
+the pages say beside them: what a full-scale run and the runs at other seeds found, and where the claim is declared and
+judged. Nothing here executes or writes.
 """
 
 import re
@@ -25,14 +25,8 @@ from reproduced.run.book import Book, UserError, read_json, read_mapping
 from reproduced.run.chapter_cache import ABSENT, EXECUTION_KEY, PROVENANCE
 from reproduced.run.replications import Replication
 
-READING_ORDER = (
-    DID_NOT_HOLD,
-    IN_PART,
-    UNDECIDED,
-    HELD,
-    NOT_RUN,
-    NOT_JUDGED,
-)  # of verdicts: what needs reading comes first
+# Of verdicts: what needs reading comes first.
+READING_ORDER = (DID_NOT_HOLD, IN_PART, UNDECIDED, HELD, NOT_RUN, NOT_JUDGED)
 
 
 @dataclass(frozen=True)
@@ -56,7 +50,7 @@ class Chapter:
 
 @dataclass(frozen=True)
 class FullScale:
-    """What a kept full-scale run found of a claim; `is_current` unless the claim has been declared anew since."""
+    """What a kept full-scale run found of a claim; `is_current` if the claim has the same `rule_digest` today."""
 
     verdict: str
     values: Mapping[str, Measurement]
@@ -73,7 +67,7 @@ class Judgement:
         verdict: one of `READING_ORDER`.
         reason: why, in words; "" where nothing need be said.
         values: what was measured, by name; empty if nothing was.
-        rule: as it was executed; None if none was.
+        rule: as it was executed; None or "" if none was.
         seconds: since the previous judgement; None if there was none.
         has_chip: whether an output of the notebook has it, so that the page of the chapter shows a chip.
         replication: what the runs at other seeds found; None without one.

@@ -2,7 +2,7 @@
 
 The staged tree is a copy of `book/` in which the chapters are executed notebooks and `_generated/` holds what the
 ledgers say; the packages lie beside them for pages that show their source. jupyter-book renders it and executes
-nothing: pages without claims are executed here before.
+nothing: pages that are notebooks without claims are executed here before, in every build.
 """
 
 import os

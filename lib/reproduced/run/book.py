@@ -26,7 +26,7 @@ from reproduced.repository import UserError
 
 STANDARD = {"profile": "ci", "seed": 0, "device": "auto"}  # every chapter takes exactly these, with these types
 MARKER = ".leakage-build"  # in a build folder: whatever lies beside it may be overwritten and deleted by a build
-GENERATED = "_generated"  # the folder of the staged pages that holds what a build says
+GENERATED = "_generated"  # in the staged tree: what a build makes from the ledgers, for pages to include
 _NOT_PAGES = shutil.ignore_patterns(".*", "*.ipynb", "_build", GENERATED, "__pycache__", "*.egg-info", "*.partial")
 
 
@@ -86,6 +86,7 @@ class Book:
         return self.build / "executed" / profile / f"{chapter}.ipynb"
 
     def ledger(self, chapter: str) -> Path:
+        """The file of what the chapter's last execution found, in any profile."""
         return self.build / "claims" / f"{chapter}.json"
 
     def full_scale_file(self, chapter: str) -> Path:

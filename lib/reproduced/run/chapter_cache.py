@@ -1,7 +1,8 @@
 """What a chapter's results depend on, whether those on disk are still good, and where they come from.
 
 An executed notebook keeps in its metadata, under `EXECUTION_KEY`, the key of everything that it depends on, the parts
-of that key, how its execution ended and its provenance, so that no other file can disagree with it.
+of that key, how its execution ended and its provenance, so that no other file can disagree with it. There is one for
+each profile: a run at another seed replaces it.
 """
 
 import json
@@ -118,7 +119,7 @@ def differences(old: Mapping[str, Mapping[str, Any]], new: Mapping[str, Mapping[
 
 
 def _own_files(book: Book, chapter: str) -> set[Path]:
-    """The chapter and every file of the book that carries its name: claims, records, published values."""
+    """The chapter and every file of the book that carries its name: its claims, its record at full scale."""
     named = {*book.folder.glob(f"**/{chapter}.*"), *book.folder.glob(f"**/{chapter}/**/*")}
     hidden = {p for p in named if any(part.startswith(".") for part in p.relative_to(book.folder).parts)}
     return {p for p in named - hidden if p.is_file() and p.suffix != ".ipynb"}

@@ -1,8 +1,8 @@
 """Workers of dask, processes of this machine or of others: the only module that imports it.
 
-A run begins only if every worker has the code, the packages and the data that are here. Then chapters, or the ten
-recomputations of an audit, are calls like any other: dask gives them to workers, and gives those of a lost worker to
-another. Results come back as bytes.
+A run begins only if every worker has the code, the packages and the data that are here. Then chapters, or the repeats
+of an audit without a part of its models, are calls like any other: dask gives them to workers, and gives those of a
+lost worker to another. Results come back as bytes.
 """
 
 import json
@@ -34,7 +34,7 @@ from reproduced.run.run_chapters import ChapterExecutor, Execution, Task, one_li
 _ANSWER_SECONDS = 30  # within which a scheduler answers, and has a worker
 _SECONDS_WITHOUT_WORKERS = 60  # without any worker, after which none is taken to come back
 _LOOK_SECONDS = 1.0  # between two looks at whether there are workers
-_RETRIES = 2  # how often dask makes a call again that raised an error
+_RETRIES = 2  # how often dask repeats a call that raised an error; a chapter that fails raises none
 _LOG = 100_000  # characters of a chapter's log that come back
 _VERSIONS = "version of"
 Inventory = Mapping[str, Mapping[str, Any]]
@@ -100,7 +100,7 @@ def find_differences(here: Inventory, there: Inventory) -> list[str]:
 
 
 class Cluster:
-    """The workers of a scheduler that were found to be like this machine, and what they can be asked to do."""
+    """The workers of a scheduler and what they can be asked to do, once `check_workers` has compared them with here."""
 
     def __init__(self, client: Client, *, is_local: bool) -> None:
         self._client: Any = client  # dask's annotations allow for coroutines, which only its asynchronous clients give

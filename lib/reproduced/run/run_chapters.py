@@ -110,8 +110,8 @@ class ChapterExecutor(NamedTuple):
         submit: starts a task, or lets it wait for its turn.
         result: the execution of a task that has ended.
         check: is called now and then, and raises an error if nothing more will come.
-        jobs: chapters at a time.
-        cores: of the machine, among which their grids are divided.
+        jobs: chapters at a time, on this machine.
+        cores: among which the points of their grids are divided; 1, so undivided, with GPUs and on workers.
     """
 
     submit: Callable[[Task], Future[Any]]
