@@ -1,8 +1,8 @@
-"""Keys of stored results: the code that a function runs, the versions of packages and the kind of machine.
+"""What the keys of stored results are made of: code, versions of packages, kind of machine.
 
-A key is the SHA-256 (`digest`) of the code (`imported_files`; a function counts with the file of its module and all
-that this imports), the arguments, the checksums of data and the versions (`environment`). Times do not count, so a key
-survives a checkout and a copy to another machine.
+The key of a grid's point (`grids.run_grid`) is made of the function with the code that it imports, the point, the
+run, versions, device and processor; that of a chapter (`run.chapter_cache.make_plan`) of its files, the code that it
+imports, data, parameters, versions and device. Times do not count, so a key survives a checkout and a copy.
 """
 
 import ast
@@ -29,7 +29,7 @@ _VERSIONED = ("torch", "numpy", "scipy", "scikit-learn")
 def digest(value: Any) -> str:
     """`leakage.store.digest` of a value that may hold functions of modules, or `functools.partial`s of such functions.
 
-    The name of a function counts, and the files that its module imports.
+    Of a function its name counts, the file of its module and all that this imports.
     """
     return store.digest(value, describe_function=_code_digests)
 

@@ -4,7 +4,7 @@
 before under the same key is read instead. `run_calls` and `keep` do the same for calls with several arguments.
 
 The function is one of a module, or a `functools.partial` of one (see `code_keys.digest`); a result is anything that
-`leakage.store.pack` takes. Tensors come back on the CPU, whether computed or read.
+`leakage.store.pack` takes. Tensors come back on the CPU, whether computed or read. Nothing here deletes a point.
 """
 
 import functools
@@ -49,7 +49,7 @@ def run_grid(
         points: numbers, texts, tensors, functions of modules, dataclasses, tuples or dictionaries of these.
         name: names the grid on disk and in messages.
         run: the chapter's run.
-        folder: where finished points are kept; by default the build folder of the repository.
+        folder: where finished points are kept; by default `grids/` in the build folder.
         description: text of the progress bar; `name` by default.
         bar: whether to show one.
 

@@ -1,7 +1,8 @@
-"""What the papers claim, as `book/claims/<chapter>.yml` declares it: each claim, its place, its rule, its verdict.
+"""What the papers claim, as `book/claims/<chapter>.yml` declares it: each claim, its rules, its expected verdict.
 
-A file is read strictly: an unknown, missing, repeated or ill-typed field is an error that names it. Nothing here judges
-a claim. Editors check a file as it is written, by `book/claims/schema.json`.
+A file is read strictly: an unknown, missing, repeated or ill-typed field is an error that names it. `Claim.verdict`
+applies the rules; whether profile and data allow a verdict is for the `Ledger` to say. Editors check a file as it is
+written, by `book/claims/schema.json`.
 """
 
 import json
@@ -153,7 +154,7 @@ class Claim(_Strict):
         return tuple(number for number, decides in thresholds if not decides)
 
     def reason(self, verdict: str, values: Mapping[str, Measurement]) -> str:
-        """What stands beside the verdict: `why` with the measurements it names in braces, or the slip in the proof."""
+        """Why, beside the verdict: that another was expected, the slip in the proof, or `why` with its measurements."""
         if verdict != self.expected:
             return f"Not expected: {self.expected} was."
         if verdict == HELD and self.proof:

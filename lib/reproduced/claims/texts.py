@@ -88,7 +88,7 @@ def _measured(record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def provenance(ledger: Mapping[str, Any]) -> str:
-    """Where a collected ledger comes from, in one line."""
+    """Where the numbers of a ledger, as it is kept in JSON, come from, in one line."""
     commit = f"commit {(ledger['commit'] or 'unknown')[:10]}" + " with local changes" * bool(ledger["dirty"])
     return (
         f"profile {ledger['profile']}, seed {ledger['seed']}, {machine_text(ledger)}, {commit}, {ledger['date'][:10]}"
