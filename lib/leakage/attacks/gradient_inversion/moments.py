@@ -55,13 +55,13 @@ class Moments(ABC):
         gradient fills one slot.
         """
         degree, size = order - self._gradient_slots, basis.shape[1]
-        gradient, inner = self._factors(basis)
+        gradient, weights = self._factors(basis)
         identity = torch.eye(size, dtype=basis.dtype, device=basis.device)
         total = torch.zeros((size,) * order, dtype=basis.dtype, device=basis.device)
         hermite = herme2poly([0] * degree + [1])  # by the power of the monomial
         for pairs in range(degree // 2 + 1):
             power = degree - 2 * pairs
-            term = float(hermite[power]) * _monomial_moment(gradient, inner, degree=power, slots=order - 2 * pairs)
+            term = float(hermite[power]) * _monomial_moment(gradient, weights, degree=power, slots=order - 2 * pairs)
             for _ in range(pairs):
                 term = torch.tensordot(term, identity, dims=0)
             total = total + term
@@ -71,8 +71,8 @@ class Moments(ABC):
         r"""What `tensor` estimates, by least squares instead of averages.
 
         Fits the gradient of the neurons by a polynomial of degree q in $V^\top w$ and returns the symmetric part of its
-        q-th derivative. The expectation under Gaussian weights is that of the moment, without the noise of lower
-        degrees. In the exact span the fit is exact for polynomials of this degree.
+        q-th derivative. Its expectation under Gaussian weights is that of the moment, but the terms of lower degree
+        add no noise. In the exact span the fit is exact for polynomials of this degree.
 
         Source: not in Wang et al.
         """
@@ -82,14 +82,14 @@ class Moments(ABC):
             raise ValueError(
                 f"`fit_tensor` needs more neurons than coefficients, got {len(self.weights)} for {needed}."
             )
-        gradient, inner = self._factors(basis)
-        derivatives = _top_derivatives(inner, len(gradient) * gradient, degree=degree)
+        gradient, weights = self._factors(basis)
+        derivatives = _top_derivatives(weights, len(gradient) * gradient, degree=degree)
         return symmetrised(derivatives.reshape((basis.shape[1],) * order))
 
 
 @dataclass(frozen=True, eq=False)
 class OutputMoments(Moments):
-    r"""Moments $\frac1m \sum_j g_j H_p(w_j)$ of g, or of what is left of g without its linear part: `values`."""
+    r"""Moments $\frac1m \sum_j g_j H_p(w_j)$ of `values`: g, or g without the part that is linear in w."""
 
     _gradient_slots = 0
     values: Float[Tensor, " m"]
@@ -99,7 +99,7 @@ class OutputMoments(Moments):
 
     @cached_property
     def _second_power(self) -> Float[Tensor, "d d"]:
-        """Formed once: an eigenvector takes tens of products."""
+        r"""$\frac1m \sum_j g_j w_j w_j^\top$, formed once, since an eigenvector takes tens of products with it."""
         return self.weights.mT @ (self.values.unsqueeze(-1) * self.weights) / len(self.weights)
 
     def third(self, vectors: Float[Tensor, "d k"], direction: Float[Tensor, " d"]) -> Float[Tensor, "d k"]:
@@ -131,8 +131,8 @@ class HiddenMoments(Moments):
 
     def third(self, vectors: Float[Tensor, "d k"], direction: Float[Tensor, " d"]) -> Float[Tensor, "d k"]:
         weights, gradient = self.weights @ vectors, self.rows @ vectors
-        along, steep = (self.weights @ direction).unsqueeze(-1), (self.rows @ direction).unsqueeze(-1)
-        total = self.rows.mT @ (along * weights) + self.weights.mT @ (along * gradient + steep * weights)
+        w_a, g_a = (self.weights @ direction).unsqueeze(-1), (self.rows @ direction).unsqueeze(-1)
+        total = self.rows.mT @ (w_a * weights) + self.weights.mT @ (w_a * gradient + g_a * weights)
         return (total - _trace_terms(self.rows.sum(0), vectors, direction)) / 3
 
     def _factors(self, basis: Float[Tensor, "d b"]) -> tuple[Float[Tensor, "m b"], Float[Tensor, "m b"]]:
@@ -188,12 +188,13 @@ def _trace_terms(linear: Tensor, vectors: Tensor, direction: Tensor) -> Tensor:
 
 
 def _monomial_moment(
-    gradient: Float[Tensor, "m s"], inner: Float[Tensor, "m b"], *, degree: int, slots: int
+    gradient: Float[Tensor, "m s"], weights: Float[Tensor, "m b"], *, degree: int, slots: int
 ) -> Float[Tensor, "*b"]:
     r"""$\sum_j \gamma_j \otimes u_j^{\otimes \text{degree}}$, as a product of two matrices."""
     half = degree // 2
-    left, right = _monomials(gradient, inner, half), _monomials(torch.ones_like(inner[:, :1]), inner, degree - half)
-    return (left.mT @ right).reshape((inner.shape[1],) * slots)
+    left = _monomials(gradient, weights, half)
+    right = _monomials(torch.ones_like(weights[:, :1]), weights, degree - half)
+    return (left.mT @ right).reshape((weights.shape[1],) * slots)
 
 
 def _monomials(start: Float[Tensor, "n s"], factors: Float[Tensor, "n b"], degree: int) -> Float[Tensor, "n _"]:
@@ -203,19 +204,19 @@ def _monomials(start: Float[Tensor, "n s"], factors: Float[Tensor, "n b"], degre
     return start
 
 
-def _top_derivatives(inner: Float[Tensor, "m b"], values: Float[Tensor, "m s"], *, degree: int) -> Tensor:
+def _top_derivatives(weights: Float[Tensor, "m b"], values: Float[Tensor, "m s"], *, degree: int) -> Tensor:
     """The derivatives of order `degree` of the polynomial of this degree that fits `values` best, (s, b, …, b)."""
-    size, indices = inner.shape[1], torch.arange(inner.shape[1], device=inner.device)
+    size, indices = weights.shape[1], torch.arange(weights.shape[1], device=weights.device)
     multisets = [torch.combinations(indices, power, with_replacement=True) for power in range(1, degree + 1)]
-    features = [torch.stack([inner[:, slot] for slot in slots.mT]).prod(0) for slots in multisets]
-    fit = _least_squares(torch.cat([torch.ones_like(inner[:, :1]), *features], dim=1), values)
-    slots = multisets[-1]
+    features = [torch.stack([weights[:, axis] for axis in axes.mT]).prod(0) for axes in multisets]
+    fit = _least_squares(torch.cat([torch.ones_like(weights[:, :1]), *features], dim=1), values)
+    highest = multisets[-1]
     # The derivative of a monomial of powers p is Π p!, in every order of its variables.
-    multiplicities = one_hot(slots, size).sum(1).to(inner)
-    derivatives = fit[-len(slots) :].mT * torch.lgamma(multiplicities + 1).sum(1).exp().round()
-    found = inner.new_empty(values.shape[1], *[size] * degree)
+    multiplicities = one_hot(highest, size).sum(1).to(weights)
+    derivatives = fit[-len(highest) :].mT * torch.lgamma(multiplicities + 1).sum(1).exp().round()
+    found = weights.new_empty(values.shape[1], *[size] * degree)
     for order in permutations(range(degree)):
-        found[(slice(None), *slots[:, list(order)].mT)] = derivatives
+        found[(slice(None), *highest[:, list(order)].mT)] = derivatives
     return found
 
 

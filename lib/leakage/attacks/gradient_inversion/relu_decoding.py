@@ -1,10 +1,10 @@
 r"""Recover a batch exactly from the gradient of a ReLU or leaky ReLU network, by finding its activation patterns.
 
-Let the columns of V span the batch. The rows of the gradient are then $C = m G V = A Z$, where $Z$ has the rows
-$z_i = r_i V^\top x_i$, and $A_{ji}$ is 1 if neuron j is on for input i, otherwise the slope α. If the B inputs are
-independent, all rows of C are corners of a parallelepiped, and each column of $Z^{-1}$ is a linear function that has
-the value α or 1 at every corner. The attack searches for these functions. It needs no estimate to start from, but the
-gradient must have no noise.
+Let G be the gradient of the hidden weights of m neurons, and let the columns of V span the batch. Then
+$C = m G V = A Z$, where $Z$ has the rows $z_i = r_i V^\top x_i$, and $A_{ji}$ is 1 if neuron j is on for input i,
+otherwise the slope α. If the B inputs are independent, all rows of C are corners of a parallelepiped, and each column
+of $Z^{-1}$ is a linear function that has the value α or 1 at every corner. The attack searches for these functions. It
+needs no estimate to start from, but the gradient must have no noise.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from leakage.attacks.gradient_inversion.observation import Observation, Reconstr
 MAX_BATCH = 16
 """The largest batch for which the search is affordable: the number of draws grows as $2^B$."""
 _DRAWS_AT_ONCE = 4096
-_MAX_DRAWS = 40  # in units of 2^B, the mean number of draws that find a column
+_MAX_DRAWS = 40  # in units of 2^B: a column is found after 2^B draws on average
 _FIRST_CORNERS = 64  # tested first, where most wrong functions fail; a function that passes is tested on all corners
 _TOLERANCE = 1e-6  # how far a value may be from α or 1: rounding leaves 1e-10 in a badly conditioned batch
 _SAME_CORNER = 1e-7  # relative distance below which two corners count as one
@@ -55,19 +55,19 @@ def decode(
     on = (rows @ slope_functions(rows, slope=slope, generator=generator)) > (1 + slope) / 2
     pattern = slope + (1 - slope) * on.to(rows)
     inputs = torch.linalg.lstsq(pattern, rows).solution @ basis.mT
-    # A neuron is on where w·x > 0. Every neuron shows the sign of r_i, and all of them agree if the pattern is right.
+    # `inputs` are r_i x_i so far: w·(r_i x_i) > 0 at the neurons that are on if r_i > 0, at all others if r_i < 0.
     agreement = ((inputs @ observation.weights.mT > 0) == on.mT).to(rows).mean(-1)
     signs = torch.where(agreement < 0.5, -1.0, 1.0).to(rows)
-    sizes = inputs.norm(dim=-1)
-    inputs, residuals = (signs * norm / sizes).unsqueeze(-1) * inputs, signs * sizes / norm
+    lengths = inputs.norm(dim=-1)
+    inputs, residuals = (signs * norm / lengths).unsqueeze(-1) * inputs, signs * lengths / norm
     ambiguities = ()
-    all_on = on.all(0)
+    all_on = on.all(0)  # or all off: the search has C h = 1 at B neurons, so it finds such an input as all on
     if slope and bool(all_on.any()):
         opposite = -inputs, -residuals / slope
-        likelier, tied = symmetries.compare_labels(observation, (inputs, residuals), opposite, labels)
-        likelier, tied = likelier & all_on, tied & all_on
-        inputs = torch.where(likelier.unsqueeze(-1), opposite[0], inputs)
-        residuals = torch.where(likelier, opposite[1], residuals)
+        opposite_likelier, tied = symmetries.compare_labels(observation, (inputs, residuals), opposite, labels)
+        opposite_likelier, tied = opposite_likelier & all_on, tied & all_on
+        inputs = torch.where(opposite_likelier.unsqueeze(-1), opposite[0], inputs)
+        residuals = torch.where(opposite_likelier, opposite[1], residuals)
         ambiguities = (_AMBIGUOUS,) if labels is None or bool(tied.any()) else ()
     misfit = HiddenEquations.from_observation(observation).misfit(inputs, residuals)
     return Reconstruction(inputs, residuals, observation.labels(inputs, residuals), misfit, ambiguities)
