@@ -1,4 +1,4 @@
-"""RMIA: the share of a population that a point dominates in the ratio of its likelihood to that under references."""
+"""RMIA: the share of a population whose ratio of likelihoods, target to references, does not exceed a point's ratio."""
 
 import math
 from functools import partial
@@ -12,7 +12,7 @@ from leakage.metrics.scores import sort_rows
 
 SLOPE = 0.3
 """The slope a that the authors use for CIFAR-10."""
-_LEAST_LIKELIHOOD = 1e-300  # of references, in units of a point's largest
+_LEAST_LIKELIHOOD = 1e-300  # mean over references, in units of a point's largest likelihood
 _DECIMALS = 9  # of the logarithm of a ratio, so that ratios of equal models tie; rounding errors are below 1e-11
 
 
@@ -34,7 +34,7 @@ def rmia(
 
     with $p = e^{-\ell}$, and $\bar p_1$, $\bar p_0$ its means over references that were trained on x, or were not.
     Offline, and where no reference was trained on x, $\bar p_1 = a \bar p_0 + 1 - a$. Where all were,
-    the denominator is $\bar p_1$. Without a population, z is a point of the pool: with $\gamma = 1$ half of the points
+    the denominator is $\bar p_1$. Without a population, z is any of the scored points: with $\gamma = 1$ half of them
     then have positive scores. Within one target, scores rank points as $\Lambda$ does, up to ties.
 
     Source: Zarifzadeh, Liu, Shokri (2024), eqs. (2) and (8), with their linear approximation of $\bar p_1$.
@@ -47,10 +47,10 @@ def rmia(
     matrix = reference_matrix(len(member), partner, target=target, device=member.device)
     log_ratio = partial(_log_ratio, matrix=matrix, rows=target_rows(target), offline=offline, slope=slope)
     (own,) = map_columns(log_ratio, losses, member)
-    others = own
+    compared = own
     if population is not None:
-        (others,) = map_columns(log_ratio, population, member.new_zeros(population.shape[-2:]))
-    ranked = sort_rows(others.round(decimals=_DECIMALS))
+        (compared,) = map_columns(log_ratio, population, member.new_zeros(population.shape[-2:]))
+    ranked = sort_rows(compared.round(decimals=_DECIMALS))
     dominated = torch.searchsorted(ranked, (own - math.log(gamma)).round_(decimals=_DECIMALS), right=True)
     return dominated.double().div_(ranked.shape[-1]).sub_(0.5)
 
@@ -62,11 +62,12 @@ def _log_ratio(
     losses = losses.double()
     least = losses.amin(-2, keepdim=True)
     likelihood = (least - losses).exp()
-    (some, inside), (others, outside) = (reference_means(likelihood, kind, matrix) for kind in (member, ~member))
-    log_in, log_out = (mean.clamp_min(_LEAST_LIKELIHOOD).log() - least for mean in (inside, outside))
-    log_slope, log_rest = losses.new_tensor([slope, 1 - slope]).log()
-    log_seen = torch.logaddexp(log_out + log_slope, log_rest)
+    count_in, mean_in = reference_means(likelihood, member, matrix)
+    count_out, mean_out = reference_means(likelihood, ~member, matrix)
+    log_in, log_out = (mean.clamp_min(_LEAST_LIKELIHOOD).log() - least for mean in (mean_in, mean_out))
+    log_a, log_rest = losses.new_tensor([slope, 1 - slope]).log()
+    log_p1 = torch.logaddexp(log_out + log_a, log_rest)
     if not offline:
-        log_seen = torch.where(some > 0, log_in, log_seen)
-    log_mean = torch.where(others > 0, torch.logaddexp(log_seen, log_out) - math.log(2), log_in)
+        log_p1 = torch.where(count_in > 0, log_in, log_p1)
+    log_mean = torch.where(count_out > 0, torch.logaddexp(log_p1, log_out) - math.log(2), log_in)
     return (-losses[..., rows, :] - log_mean,)
