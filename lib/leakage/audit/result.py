@@ -27,9 +27,9 @@ from leakage.metrics.estimates import Estimate
 from leakage.metrics.scores import Scores, round_ties
 from leakage.metrics.tables import Table
 
-_FEW = 10  # members or outsiders of a slice, on average over targets
+_LEAST = 10  # fewest members and fewest outsiders of a slice that is measured, means over targets
 _HEADLINE_FPR = 0.01
-_NOTHING = Estimate(0.0, 0.0, 1.0, n=0)  # of a rate that so few outsiders cannot show
+_UNKNOWN = Estimate(0.0, 0.0, 1.0, n=0)  # a rate that the outsiders are too few to show
 
 
 class AttackSummary(NamedTuple):
@@ -55,9 +55,9 @@ class Audit:
     Attributes:
         labels, groups: of the rows, or of the units.
         notes: what the design cannot show, and reservations.
-        warnings: those of the notes by which the answer is likely to be wrong.
+        warnings: the notes that say why the answer is likely to be wrong.
         units: the names of the units, such as patients, over which rows are averaged; None where each row is one.
-        baseline: how well features alone tell members from outsiders, which is no attack on a model; None without.
+        baseline: how well features alone tell members from outsiders, without a model; None if it was not measured.
     """
 
     evaluation: Evaluation = field(repr=False)
@@ -73,20 +73,20 @@ class Audit:
     @cached_property
     def results(self) -> tuple[AttackSummary, ...]:
         """What each attack achieves that the design allows."""
-        found = []
-        for name, one in self.evaluation.results.items():
-            if one.scores is not None:
+        summaries = []
+        for name, result in self.evaluation.results.items():
+            if result.scores is not None:
                 auc, advantage = self.interval(name, "auc"), self.interval(name, "advantage")
-                able = {fpr: is_resolvable(fpr, self.outsiders) for fpr in self.fprs}
-                tpr = {fpr: self.interval(name, tpr_name(fpr)) if seen else None for fpr, seen in able.items()}
-                found.append(AttackSummary(name, one.attack.sees, auc, advantage, tpr))
-        return tuple(found)
+                resolvable = {fpr: is_resolvable(fpr, self.outsiders) for fpr in self.fprs}
+                tpr = {fpr: self.interval(name, tpr_name(fpr)) if able else None for fpr, able in resolvable.items()}
+                summaries.append(AttackSummary(name, result.attack.sees, auc, advantage, tpr))
+        return tuple(summaries)
 
     @cached_property
     def headline(self) -> str:
         """The metric by which attacks are compared: TPR at the rate of `fprs` nearest to 1 %.
 
-        It is `auc` where that rate is not in reach: where not even perfect scores would show more than guessing.
+        It is `auc` where at that rate not even perfect scores would show a TPR above that of guessing.
         """
         fpr = min(self.fprs, key=lambda rate: abs(rate - _HEADLINE_FPR), default=None)
         if fpr is None or not is_resolvable(fpr, self.outsiders):
@@ -96,7 +96,7 @@ class Audit:
 
     @cached_property
     def strongest(self) -> AttackSummary:
-        """The attack with the largest corrected lower end of the `headline`, or, if ends are equal, estimate."""
+        """The attack with the largest corrected lower end of the `headline`; if equal, the largest estimate."""
         best = self.lower_end(self.headline).attack
         return next(row for row in self.results if row.attack == best)
 
@@ -112,7 +112,7 @@ class Audit:
 
     @property
     def member(self) -> np.ndarray:
-        """Who was trained on what, (targets, rows) or (targets, units)."""
+        """Whether each target was trained on each row or unit, (targets, rows) or (targets, units)."""
         return self.evaluation.models.target_member.numpy()
 
     @property
@@ -153,7 +153,7 @@ class Audit:
         return max(self._lower_ends(metric))
 
     def judge(self, gates: Sequence[Gate]) -> tuple[GateResult, ...]:
-        """Whether `at_least` exceeds the bar of each gate; a bar out of reach of perfect scores is an error."""
+        """Whether `at_least` exceeds the bar of each gate; it is an error if not even perfect scores could."""
         small = [f"{by} {name}" for by, name, inside in self._slices() if self._is_small(inside)]
         levels = [self.corrected_level(gate.metric) for gate in gates]
         return tuple(
@@ -162,21 +162,21 @@ class Audit:
         )
 
     def corrected_level(self, metric: str) -> float:
-        """Of each interval of a metric, if those of all attacks, or of all attacks in all slices, are to hold."""
+        """The level of each interval of a metric with which those of all attacks, in all slices, hold together."""
         return 1 - (1 - self.level) / (len(self.results) * len(self._parts(metric)))
 
     def _lower_ends(self, metric: str) -> list[LowerEnd]:
-        """Of every attack on all rows, or in every slice."""
+        """The lower end of every attack, on all rows or in every slice."""
         metric = check_metric(metric)
         level, name, ends = self.corrected_level(metric), metric.removeprefix(SLICE), []
         for part, inside in self._parts(metric):
-            member = self._separate(self.evaluation.models.target_member)[:, inside]
+            member = self._select_different_targets(self.evaluation.models.target_member)[:, inside]
             outsiders = int((~member).sum())
-            most = attainable(name, members=int(member.sum()), outsiders=outsiders, level=level)
+            perfect = attainable(name, members=int(member.sum()), outsiders=outsiders, level=level)
             for row in self.results:
                 whole = None if part else self.interval(row.attack, name, level=level)
-                one = whole or self._pool(row.attack, name, inside, level) or _NOTHING
-                ends.append(LowerEnd(one.low, one.estimate, row.attack, part, max(most, one.low), outsiders))
+                found = whole or self._pool(row.attack, name, inside, level) or _UNKNOWN
+                ends.append(LowerEnd(found.low, found.estimate, row.attack, part, max(perfect, found.low), outsiders))
         return ends
 
     def _parts(self, metric: str) -> list[tuple[str, Tensor]]:
@@ -185,19 +185,19 @@ class Audit:
             return [("", torch.ones(self.member.shape[1], dtype=torch.bool))]
         parts = [(f"{by} {name}", inside) for by, name, inside in self._slices() if not self._is_small(inside)]
         if not parts:
-            raise ValueError(f"{metric} needs `labels` or `groups`, and {_FEW} members and outsiders in one of them.")
+            raise ValueError(f"{metric} needs `labels` or `groups`, and {_LEAST} members and outsiders in one of them.")
         return parts
 
-    def _separate(self, table: Tensor) -> Tensor:
-        """The rows of those targets whose members differ."""
+    def _select_different_targets(self, table: Tensor) -> Tensor:
+        """The rows of a table for targets with different members."""
         return table[self.evaluation.different_targets]
 
     def _pool(self, attack: str, metric: str, inside: Tensor, level: float) -> Estimate | None:
         """A metric of an attack within a slice, over all targets; None where the outsiders cannot show it."""
         flagged = self.evaluation.results[attack].flagged
-        assert flagged is not None  # as the scores are
+        assert flagged is not None  # an attack with scores has flags
         tables = (self.evaluation.scores(attack), flagged, self.evaluation.models.target_member)
-        scores, flagged, member = (self._separate(table)[:, inside] for table in tables)
+        scores, flagged, member = (self._select_different_targets(table)[:, inside] for table in tables)
         if metric not in METRICS and not is_resolvable(fpr_of(metric), int((~member).sum())):
             return None
         return pooled_estimate(scores, flagged, member, metric, level=level)
@@ -217,22 +217,22 @@ class Audit:
     def records(self, k: int = 20) -> Table:
         """The k members most exposed to the strongest attack.
 
-        `found`: number of targets trained on the row in which the attack flags it at false positive rate `at FPR` (the
-        smallest of `fprs` that the outsiders resolve); `outranks`: the mean share of the outsiders whose score is
-        lower. Rows are in order of found / (of models + 1), then of `outranks`.
+        `found`: of the targets trained on the row, the number for which the attack flags it at false positive rate
+        `at FPR` (the smallest of `fprs` that the outsiders can show); `outranks`: the mean share of the outsiders whose
+        score is lower. Rows are in order of found / (of models + 1), then of `outranks`.
         """
         k = arguments.check_count("k", k, least=1)
-        scores, member, cuts = self._strongest_scores()
-        found, times, outranks, score = (np.zeros(member.shape[1]) for _ in range(4))
-        for own, marks, cut in zip(scores, member, cuts, strict=True):
-            outside = own[~marks].sort().values
-            found += ((own > cut) & marks).numpy()
-            times += marks.numpy()
-            outranks += (torch.searchsorted(outside, own).double() / len(outside) * marks).numpy()
-            score += (own * marks).numpy()
-        outranks, score = (total / times.clip(1) for total in (outranks, score))
-        share = found / (times + 1)  # 9 of 10 is stronger evidence than 1 of 1
-        rows = np.flatnonzero(times)
+        scores, member, thresholds = self._strongest_scores()
+        found, trained, outranks, score = (np.zeros(member.shape[1]) for _ in range(4))
+        for own, members, threshold in zip(scores, member, thresholds, strict=True):
+            outside = own[~members].sort().values
+            found += ((own > threshold) & members).numpy()
+            trained += members.numpy()
+            outranks += (torch.searchsorted(outside, own).double() / len(outside) * members).numpy()
+            score += (own * members).numpy()
+        outranks, score = (total / trained.clip(1) for total in (outranks, score))
+        share = found / (trained + 1)  # 9 of 10 is stronger evidence than 1 of 1
+        rows = np.flatnonzero(trained)
         rows = rows[np.lexsort((rows, -score[rows], -outranks[rows], -share[rows]))][:k]
         rate = f"{100 * self.least_fpr:g} %"
         named = {"label": self.labels, "group": self.groups}
@@ -242,7 +242,7 @@ class Audit:
             tuple(
                 (
                     int(row) if self.units is None else str(self.units[row]),
-                    *(int(found[row]), int(times[row]), rate, float(outranks[row]), float(score[row])),
+                    *(int(found[row]), int(trained[row]), rate, float(outranks[row]), float(score[row])),
                     *(str(values[row]) for values in named.values()),
                 )
                 for row in rows
@@ -270,7 +270,7 @@ class Audit:
         """Members and outsiders, mean over targets, AUC, TPR and a note."""
         counts = [round(count) for count in self._mean_counts(inside)]
         if self._is_small(inside):
-            return (*counts, None, None, f"too few: fewer than {_FEW} members or outsiders")
+            return (*counts, None, None, f"too few: fewer than {_LEAST} members or outsiders")
         metrics = ("auc", tpr_name(fpr))
         auc, tpr = (self._pool(self.strongest.attack, metric, inside, self.level) for metric in metrics)
         return (*counts, auc, tpr, "" if tpr else f"too few outsiders for {100 * fpr:g} %")
@@ -281,7 +281,7 @@ class Audit:
         return members, int(inside.sum()) - members
 
     def _is_small(self, inside: Tensor) -> bool:
-        return min(self._mean_counts(inside)) < _FEW
+        return min(self._mean_counts(inside)) < _LEAST
 
     def _slices(self) -> Iterator[tuple[str, str, Tensor]]:
         for by, values in (("label", self.labels), ("group", self.groups)):
@@ -290,7 +290,7 @@ class Audit:
 
     @property
     def least_fpr(self) -> float:
-        """The least of the rates that the outsiders can show, or else the least that they can show at all."""
+        """The smallest of `fprs` that the outsiders can show, or, if they can show none, the smallest rate they can."""
         outsiders = self.outsiders
         return min((fpr for fpr in self.fprs if is_resolvable(fpr, outsiders)), default=1 / outsiders)
 
@@ -299,17 +299,17 @@ class Audit:
         scores = self.evaluation.scores(self.strongest.attack)
         member, fpr = self.evaluation.models.target_member, self.least_fpr
         pairs = zip(scores, member, strict=True)
-        cuts = torch.stack([Scores.from_mask(own, member=marks).threshold_at_fpr(fpr) for own, marks in pairs])
+        cuts = torch.stack([Scores.from_mask(own, member=mask).threshold_at_fpr(fpr) for own, mask in pairs])
         return round_ties(scores), member, cuts
 
     def roc(self) -> Any:
-        """The ROC curves on logarithmic axes, as a matplotlib figure; the strongest attack has a band of its level."""
+        """ROC curves on logarithmic axes, as a matplotlib figure, with a confidence band for the strongest attack."""
         from leakage.audit import report
 
         return report.roc_figure(self)
 
     def to_json(self, *, gates: Sequence[GateResult] = (), source: Path | None = None) -> str:
-        """Numbers, notes, most exposed rows, slices and gates as JSON; what cannot be seen is null.
+        """Numbers, notes, most exposed rows, slices and gates as JSON; null where the outsiders are too few.
 
         Args:
             gates: from `judge`.
@@ -327,7 +327,7 @@ class Audit:
         gates: Sequence[GateResult] = (),
         source: Path | None = None,
     ) -> Path:
-        """Write one HTML page that needs nothing else, and give its path; arguments as in `to_json`."""
+        """Write one self-contained HTML page and return its path; `gates` and `source` are as in `to_json`."""
         from leakage import store
         from leakage.audit import report
 
