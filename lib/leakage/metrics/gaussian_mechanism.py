@@ -1,13 +1,13 @@
 r"""The exact ε and δ of the Gaussian mechanism, which adds noise $N(0, \sigma^2)$ to one number of sensitivity 1.
 
-They are a test for estimates and bounds of ε.
+Estimates and bounds of ε are tested against them.
 """
 
 import math
 
 from scipy import optimize, special
 
-_LARGEST_MU = 1e3  # whose ε is half a million
+_LARGEST_MU = 1e3  # its ε is half a million
 
 
 def delta(noise: float, epsilon: float) -> float:
@@ -22,9 +22,9 @@ def delta(noise: float, epsilon: float) -> float:
         noise: σ > 0, the standard deviation of the noise.
         epsilon: ε ≥ 0, in nats.
     """
-    inside, outside = (sign / (2 * noise) - epsilon * noise for sign in (1, -1))
-    # The second term is computed from logarithms, because e^ε alone may overflow.
-    return float(special.ndtr(inside)) - math.exp(epsilon + float(special.log_ndtr(outside)))
+    first, second = (sign / (2 * noise) - epsilon * noise for sign in (1, -1))
+    # The second probability times e^ε is computed from logarithms, because e^ε alone may overflow.
+    return float(special.ndtr(first)) - math.exp(epsilon + float(special.log_ndtr(second)))
 
 
 def epsilon(noise: float, delta: float) -> float:
@@ -37,7 +37,7 @@ def epsilon(noise: float, delta: float) -> float:
 
 
 def mu(epsilon: float, delta: float) -> float:
-    """1/σ of the Gaussian mechanism whose smallest ε at this δ is the given one, above 0."""
+    """1/σ of the Gaussian mechanism whose smallest ε at this δ is `epsilon`, which must be above 0."""
     return float(optimize.brentq(lambda mu: _excess(epsilon, 1 / mu, delta), 1e-9, _LARGEST_MU, xtol=1e-12))  # pyright: ignore[reportArgumentType]
 
 
