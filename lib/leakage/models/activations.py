@@ -18,7 +18,7 @@ from torch.nn import functional
 
 LEAKY_SLOPE = 0.01
 """The slope of the leaky ReLU for negative arguments, PyTorch's default."""
-_SOFTPLUS = partial(functional.softplus, threshold=40.0)  # from PyTorch's own threshold of 20 on, it is 2e-9 too small
+_softplus = partial(functional.softplus, threshold=40.0)  # with PyTorch's threshold of 20 it is 2e-9 too small above
 
 
 @dataclass(frozen=True)
@@ -75,42 +75,42 @@ def _evaluate(coefficients: Polynomial, x: Tensor) -> Tensor:
 
 # Attacks need the same few derivatives thousands of times.
 @cache
-def _slope(polynomial: Polynomial, factor: Polynomial = (1.0,)) -> Polynomial:
+def _differentiate(polynomial: Polynomial, factor: Polynomial = (1.0,)) -> Polynomial:
     """The derivative, times another polynomial."""
     return tuple(map(float, polymul(polyder(polynomial), factor)))
 
 
-def _polynomial(*coefficients: float) -> Callable[[Tensor], Iterator[Tensor]]:
+def _polynomial_derivatives(*coefficients: float) -> Callable[[Tensor], Iterator[Tensor]]:
     def derivatives(x: Tensor) -> Iterator[Tensor]:
         current = coefficients
         while True:
             yield _evaluate(current, x)
-            current = _slope(current)
+            current = _differentiate(current)
 
     return derivatives
 
 
-def _riccati(function: Callable[[Tensor], Tensor], *slope: float) -> Callable[[Tensor], Iterator[Tensor]]:
+def _riccati_derivatives(function: Callable[[Tensor], Tensor], *slope: float) -> Callable[[Tensor], Iterator[Tensor]]:
     r"""A function with $\sigma' = p(\sigma)$ for the polynomial p: each derivative is a polynomial in $\sigma$."""
 
     def derivatives(x: Tensor) -> Iterator[Tensor]:
         value, current = function(x), (0.0, 1.0)
         while True:
             yield _evaluate(current, value)
-            current = _slope(current, slope)
+            current = _differentiate(current, slope)
 
     return derivatives
 
 
-_sigmoid = _riccati(torch.sigmoid, 0.0, 1.0, -1.0)
+_sigmoid_derivatives = _riccati_derivatives(torch.sigmoid, 0.0, 1.0, -1.0)
 
 
-def _softplus(x: Tensor) -> Iterator[Tensor]:
-    yield _SOFTPLUS(x)
-    yield from _sigmoid(x)
+def _softplus_derivatives(x: Tensor) -> Iterator[Tensor]:
+    yield _softplus(x)
+    yield from _sigmoid_derivatives(x)
 
 
-def _normal_cdf(x: Tensor) -> Iterator[Tensor]:
+def _normal_cdf_derivatives(x: Tensor) -> Iterator[Tensor]:
     r"""$\Phi$ and its derivatives $(-1)^{k-1} \mathrm{He}_{k-1}(x)\, \varphi(x)$."""
     yield torch.special.ndtr(x)
     density = torch.exp(-x.square() / 2) / math.sqrt(2 * math.pi)
@@ -120,7 +120,7 @@ def _normal_cdf(x: Tensor) -> Iterator[Tensor]:
         before, current, order = current, -x * current - order * before, order + 1
 
 
-def _gated(gate: Callable[[Tensor], Iterator[Tensor]]) -> Callable[[Tensor], Iterator[Tensor]]:
+def _gated_derivatives(gate: Callable[[Tensor], Iterator[Tensor]]) -> Callable[[Tensor], Iterator[Tensor]]:
     r"""$x\, \gamma(x)$, with the derivatives $x\, \gamma^{(k)} + k\, \gamma^{(k-1)}$."""
 
     def derivatives(x: Tensor) -> Iterator[Tensor]:
@@ -132,13 +132,13 @@ def _gated(gate: Callable[[Tensor], Iterator[Tensor]]) -> Callable[[Tensor], Ite
     return derivatives
 
 
-def _sine(x: Tensor) -> Iterator[Tensor]:
+def _sine_derivatives(x: Tensor) -> Iterator[Tensor]:
     sine, cosine = x.sin(), x.cos()
     while True:
         yield from (sine, cosine, -sine, -cosine)
 
 
-def _elu(x: Tensor) -> Iterator[Tensor]:
+def _elu_derivatives(x: Tensor) -> Iterator[Tensor]:
     yield functional.elu(x)
     below = x.clamp_max(0).exp()
     yield torch.where(x > 0, torch.ones_like(x), below)
@@ -146,7 +146,7 @@ def _elu(x: Tensor) -> Iterator[Tensor]:
         yield torch.where(x > 0, torch.zeros_like(x), below)
 
 
-def _rectifier(slope: float) -> Callable[[Tensor], Iterator[Tensor]]:
+def _rectifier_derivatives(slope: float) -> Callable[[Tensor], Iterator[Tensor]]:
     def derivatives(x: Tensor) -> Iterator[Tensor]:
         step = torch.where(x > 0, torch.ones_like(x), slope)
         yield x * step
@@ -160,25 +160,25 @@ def _rectifier(slope: float) -> Callable[[Tensor], Iterator[Tensor]]:
 ACTIVATIONS: Mapping[str, Activation] = {
     entry.name: entry
     for entry in (
-        Activation("tanh", torch.tanh, _riccati(torch.tanh, 1.0, 0.0, -1.0), monotone=True, centre=0.0),
-        Activation("sigmoid", torch.sigmoid, _sigmoid, monotone=True, centre=0.5),
-        Activation("relu", torch.relu, _rectifier(0.0), smooth=False, degree=1),
+        Activation("tanh", torch.tanh, _riccati_derivatives(torch.tanh, 1.0, 0.0, -1.0), monotone=True, centre=0.0),
+        Activation("sigmoid", torch.sigmoid, _sigmoid_derivatives, monotone=True, centre=0.5),
+        Activation("relu", torch.relu, _rectifier_derivatives(0.0), smooth=False, degree=1),
         Activation(
             "leaky_relu",
             lambda x: functional.leaky_relu(x, LEAKY_SLOPE),
-            _rectifier(LEAKY_SLOPE),
+            _rectifier_derivatives(LEAKY_SLOPE),
             smooth=False,
             monotone=True,
             degree=1,
         ),
-        Activation("gelu", functional.gelu, _gated(_normal_cdf)),
-        Activation("silu", functional.silu, _gated(_sigmoid)),
-        Activation("softplus", _SOFTPLUS, _softplus, monotone=True),
-        Activation("elu", functional.elu, _elu, smooth=False, monotone=True),
-        Activation("sin", torch.sin, _sine, centre=0.0),
-        Activation("polynomial", lambda x: x.square() * (1 + x), _polynomial(0.0, 0.0, 1.0, 1.0)),
-        Activation("linear", lambda x: x, _polynomial(0.0, 1.0), monotone=True, centre=0.0, degree=1),
-        Activation("quadratic", torch.square, _polynomial(0.0, 0.0, 1.0), degree=2),
+        Activation("gelu", functional.gelu, _gated_derivatives(_normal_cdf_derivatives)),
+        Activation("silu", functional.silu, _gated_derivatives(_sigmoid_derivatives)),
+        Activation("softplus", _softplus, _softplus_derivatives, monotone=True),
+        Activation("elu", functional.elu, _elu_derivatives, smooth=False, monotone=True),
+        Activation("sin", torch.sin, _sine_derivatives, centre=0.0),
+        Activation("polynomial", lambda x: x.square() * (1 + x), _polynomial_derivatives(0.0, 0.0, 1.0, 1.0)),
+        Activation("linear", lambda x: x, _polynomial_derivatives(0.0, 1.0), monotone=True, centre=0.0, degree=1),
+        Activation("quadratic", torch.square, _polynomial_derivatives(0.0, 0.0, 1.0), degree=2),
     )
 }
 """All activations by name; `polynomial` is $t^2 + t^3$."""

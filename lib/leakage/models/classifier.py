@@ -1,7 +1,7 @@
 r"""Classifiers as functions from points to logits: adapters for PyTorch modules and scikit-learn estimators.
 
-An attack that looks at labels or posteriors only takes any `Classifier`: an `Mlp`, a function of your own, or one of
-the two adapters. Adapters give float64 on the device of the points and no gradient; they do not change what they wrap.
+An attack that needs only labels or only posteriors takes any `Classifier`: an `Mlp`, your own function, or one of the
+two adapters. Adapters give float64 on the device of the points and no gradient; they do not change what they wrap.
 """
 
 from collections.abc import Callable
@@ -33,16 +33,16 @@ class ModuleClassifier:
     @torch.no_grad()
     def __call__(self, points: Num[Tensor, "t ..."]) -> Float64[Tensor, "t classes"]:
         """The logits."""
-        like = next(self.module.parameters(), torch.empty(0, device=points.device))
-        kind = like if points.is_floating_point() else like.device
-        modes = [(part, part.training) for part in self.module.modules()]
+        parameter = next(self.module.parameters(), torch.empty(0, device=points.device))
+        destination = parameter if points.is_floating_point() else parameter.device
+        modes = [(layer, layer.training) for layer in self.module.modules()]
         self.module.eval()
         try:
-            parts = [self.module(part) for part in points.to(kind).split(_CHUNK)]
+            outputs = [self.module(chunk) for chunk in points.to(destination).split(_CHUNK)]
         finally:
-            for part, training in modes:
-                part.training = training
-        logits = two_logits(torch.cat(parts), count=len(points))
+            for layer, training in modes:
+                layer.training = training
+        logits = two_logits(torch.cat(outputs), count=len(points))
         return check_logits(logits, count=len(points)).to(points.device, torch.float64)
 
 
@@ -50,7 +50,7 @@ class ModuleClassifier:
 class EstimatorClassifier:
     r"""A fitted scikit-learn classifier; its logits are $\log \max(p, 2^{-52})$ of its posteriors p.
 
-    Where a posterior is below $2^{-52}$ the largest one rounds to 1. Column k belongs to the estimator's `classes_[k]`,
+    A posterior below $2^{-52}$ is lost in rounding beside 1. Column k belongs to the estimator's `classes_[k]`,
     or with `classes` to `classes[k]`. An estimator that gives labels only, as a linear support vector machine does, has
     posterior 1 for its label.
 
@@ -64,8 +64,8 @@ class EstimatorClassifier:
 
     def __call__(self, points: Float[Tensor, "t d"]) -> Float64[Tensor, "t classes"]:
         """The logits."""
-        found = torch.from_numpy(_posteriors(self.estimator, points.detach().cpu().numpy()))
-        if self.classes is not None and found.ndim == 2:
+        posteriors = torch.from_numpy(_posteriors(self.estimator, points.detach().cpu().numpy()))
+        if self.classes is not None and posteriors.ndim == 2:
             classes = np.asarray(self.classes)
             known = np.asarray(getattr(self.estimator, "classes_", classes))
             if bool((classes[1:] <= classes[:-1]).any()) or not bool(np.isin(known, classes).all()):
@@ -73,9 +73,9 @@ class EstimatorClassifier:
                     f"`classes` must ascend and hold those of the estimator, {arguments.shown(known.tolist())}, got "
                     f"{arguments.shown(classes.tolist())}."
                 )
-            place = np.searchsorted(classes, known)
-            found = found.new_zeros(len(found), len(self.classes)).index_copy(1, torch.from_numpy(place), found)
-        logits = found.clamp_min(torch.finfo(torch.float64).eps).log()
+            columns = torch.from_numpy(np.searchsorted(classes, known))
+            posteriors = posteriors.new_zeros(len(posteriors), len(classes)).index_copy(1, columns, posteriors)
+        logits = posteriors.clamp_min(torch.finfo(torch.float64).eps).log()
         return check_logits(logits, count=len(points)).to(points.device)
 
 
@@ -93,8 +93,8 @@ def two_logits(output: Tensor, *, count: int) -> Tensor:
     """Logits 0 and o where a module gives one output o of each of `count` points, (count) or (count, 1)."""
     if tuple(output.shape) not in ((count,), (count, 1)):
         return output
-    own = output.reshape(count)
-    return torch.stack([torch.zeros_like(own), own], -1)
+    single = output.reshape(count)
+    return torch.stack([torch.zeros_like(single), single], -1)
 
 
 def check_logits(logits: Tensor, *, count: int) -> Tensor:

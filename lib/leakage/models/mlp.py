@@ -2,8 +2,8 @@ r"""Fully connected ReLU networks as plain tensors, many of one shape at once.
 
 $$ a^0 = x, \qquad z^l = W_l a^{l-1} + b_l, \qquad a^l = [z^l]_+ \quad (l \le H), \qquad o = W_{H+1} a^H + b_{H+1} $$
 
-Leading dimensions are independent networks; they see points of their own or share them. They are
-trained by `trainers.ensembles`; `geometry` has the pieces on which they are affine.
+Leading dimensions are independent networks; each may have points of its own, or all share the points. They are
+trained by `trainers.ensembles`; `geometry` finds the cells on which they are affine.
 """
 
 import itertools
@@ -45,11 +45,11 @@ class Mlp:
 
     def preactivations(self, points: Float[Tensor, "... t d"]) -> tuple[Float[Tensor, "... t _"], ...]:
         r"""$z^1, \dots, z^H, o$ of every point: one tensor a layer, the outputs last."""
-        found, below = [], points
+        layers, activations = [], points
         for weight, bias in zip(self.weights, self.biases, strict=True):
-            found.append((below @ weight.mT).add_(bias.unsqueeze(-2)))
-            below = found[-1].clamp_min(0)
-        return tuple(found)
+            layers.append((activations @ weight.mT).add_(bias.unsqueeze(-2)))
+            activations = layers[-1].clamp_min(0)
+        return tuple(layers)
 
     def __call__(self, points: Float[Tensor, "... t d"]) -> Float[Tensor, "... t classes"]:
         """The outputs $o$ (logits) at points whose leading dimensions broadcast with those of the networks."""
@@ -65,7 +65,7 @@ class Mlp:
 def initial(
     models: tuple[int, ...], widths: Sequence[int], *, generator: torch.Generator, dtype: torch.dtype = torch.float64
 ) -> Mlp:
-    r"""Networks at PyTorch's default initialisation: all parameters $U(\pm 1/\sqrt{n_{l-1}})$."""
+    r"""Networks at PyTorch's default initialisation: all parameters $U(-1, 1)/\sqrt{n_{l-1}}$."""
     weights, biases = [], []
     for inputs, outputs in itertools.pairwise(widths):
         drawn = torch.rand((*models, outputs, inputs + 1), generator=generator, device=generator.device, dtype=dtype)
