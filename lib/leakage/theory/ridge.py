@@ -51,7 +51,7 @@ def limit_variances(
     m, mu_product, e, a = _limit_moments(p / n, penalty)
     q, t = used * m / n, 1 + design.sigma**2 - p / D
     outsider = used * (a / D + t * e / n)
-    # Shares, because q² may overflow.
+    # q/(1 + q) and 1/(1 + q), because q² may overflow.
     kept, lost = 1 / (1 + 1 / q), 1 / (1 + q)
     signal = used / D * (kept.square() + 2 * kept * lost * mu_product + a * lost.square())
     member = signal + kept.square() * (unused / D + design.sigma**2) + t * used * e / n * lost.square()
@@ -82,7 +82,7 @@ def _limit_moments(gamma: Tensor, penalty: Tensor) -> tuple[Tensor, Tensor, Tens
     mu_product = 2 / whole
     m = torch.where(below >= 0, 2 / (below + s), (s - below) / (2 * gamma * penalty))
     e = mu_product / s
-    # 1 - v and γ - v, where one of the two sums would cancel.
+    # 1 - v and γ - v. Each has two equal forms, because the first cancels where its argument is negative.
     one_left = torch.where(below >= 0, below + s, root.square() / (s - below)) / whole
     gamma_left = gamma * torch.where(
         above >= 0, above + s, 4 * penalty / (torch.hypot(above, 2 * penalty.sqrt()) - above)
@@ -101,10 +101,10 @@ def variance_ratio(
     where $v = q/(1+q) \in [0, \min(1, \gamma)]$ falls as $\lambda = (\gamma - v)(1 - v)/v$ grows. Not in the paper; the
     chapter derives it and proves that ρ decreases in v.
     """
-    phi = gamma / psi
-    width = gamma + 1 - 2 * shrinkage
-    unexplained = 1 + sigma**2 - phi
-    return width + phi * (gamma - shrinkage.square()) / (phi * width + unexplained * gamma)
+    kappa = gamma / psi
+    L = gamma + 1 - 2 * shrinkage
+    unexplained = 1 + sigma**2 - kappa
+    return L + kappa * (gamma - shrinkage.square()) / (kappa * L + unexplained * gamma)
 
 
 def shrinkage(penalty: Float[Tensor, "*#b"], gamma: Float[Tensor, "*#b"]) -> Float[Tensor, "*b"]:
@@ -196,7 +196,7 @@ def _extend(inner: Resolvent, c: Tensor, mu: Tensor) -> Resolvent:
 
 
 def _heights(rows: int, columns: int, *, depth: int) -> list[int]:
-    """Rows of the matrices from the whole one inwards, two for each row and column removed, until none has a row."""
+    """The number of rows of each matrix in the recursion, largest first; two steps remove one row and one column."""
     steps = range(min(rows, columns, depth))
     return [height for step in steps for height in (rows - step, columns - 1 - step) if height > 0]
 
@@ -260,12 +260,11 @@ class ResolventSamples:
         The coefficient along the unused part of $x_0$ is averaged out: exact in variance, $O(1/D)$ in law.
         """
         used, unused = query.used[..., None, None], query.unused[..., None, None]
-        gains, D = self.member, self.design.D
-        q = used * gains.inverse
-        kept = 1 - self.mu.unsqueeze(-1) * gains.inverse
-        signal = used / D * (q.square() + 2 * q * kept + gains.signal_gain)
+        resolvent, mu, D = self.member, self.mu.unsqueeze(-1), self.design.D
+        q = used * resolvent.inverse
+        signal = used / D * (q.square() + 2 * q * (1 - mu * resolvent.inverse) + resolvent.signal_gain)
         own_noise = q.square() * (unused / D + self.design.sigma**2)
-        variance = (signal + own_noise + self.unexplained * used * gains.noise_gain) / (1 + q).square()
+        variance = (signal + own_noise + self.unexplained * used * resolvent.noise_gain) / (1 + q).square()
         return ScaleMixture(variance)
 
     def laws(self, query: Query) -> Laws:
@@ -276,33 +275,33 @@ class ResolventSamples:
 def sample_outsider(
     design: Design, p: int, penalty: float, query: Query, *, trials: int, generator: torch.Generator
 ) -> Float[Tensor, "*q trials"]:
-    """`trials` exact predictions at a fresh point, each for a design of its own."""
+    """`trials` draws of the prediction at a fresh point, each for a design of its own."""
     mu = torch.tensor(penalty * design.n, dtype=DTYPE)
     tau2 = sample_unexplained_variance(design, p, (trials,), generator=generator)
-    gains = sample_resolvent(design.n, p, mu, trials=trials, generator=generator)
-    variance = _outsider_variance(design, query.used.unsqueeze(-1), gains, tau2)
+    resolvent = sample_resolvent(design.n, p, mu, trials=trials, generator=generator)
+    variance = _outsider_variance(design, query.used.unsqueeze(-1), resolvent, tau2)
     return variance.sqrt() * gaussian((*variance.shape,), generator=generator)
 
 
-def _outsider_variance(design: Design, used: Tensor, gains: Resolvent, unexplained: Tensor) -> Tensor:
+def _outsider_variance(design: Design, used: Tensor, resolvent: Resolvent, unexplained: Tensor) -> Tensor:
     r"""$V_0 = r^2 (C/D + \tau^2 E)$."""
-    return used * (gains.signal_gain / design.D + unexplained * gains.noise_gain)
+    return used * (resolvent.signal_gain / design.D + unexplained * resolvent.noise_gain)
 
 
 def sample_member(
     design: Design, p: int, penalty: float, query: Query, *, trials: int, generator: torch.Generator
 ) -> Float[Tensor, "*q trials"]:
-    r"""`trials` exact predictions at a training point: with $v_b = (r^2/D)(q^2 + 2q(1 - \mu R) + C) + \tau^2 r^2 E$,
+    r"""`trials` draws of the prediction at a training point. With $v_b = (r^2/D)(q^2 + 2q(1-\mu R)+C) + \tau^2 r^2 E$,
 
     $$ \hat y_0 = \frac{\sqrt{v_b}\,N + q\,(\rho\theta + \sigma N')}{1 + q}. $$
     """
     mu = torch.tensor(penalty * design.n, dtype=DTYPE)
-    gains = sample_resolvent(design.n - 1, p, mu, trials=trials, generator=generator)
+    resolvent = sample_resolvent(design.n - 1, p, mu, trials=trials, generator=generator)
     used, unused = query.used.unsqueeze(-1), query.unused.unsqueeze(-1)
     along, tau2 = sample_unused_direction(design, p, (trials,), generator=generator)
-    q = used * gains.inverse
-    signal = used / design.D * (q.square() + 2 * q * (1 - mu * gains.inverse) + gains.signal_gain)
-    spread = (signal + tau2 * used * gains.noise_gain).sqrt()
+    q = used * resolvent.inverse
+    signal = used / design.D * (q.square() + 2 * q * (1 - mu * resolvent.inverse) + resolvent.signal_gain)
+    spread = (signal + tau2 * used * resolvent.noise_gain).sqrt()
     size = (*query.used.shape, trials)
     label = unused.sqrt() * along + design.sigma * gaussian(size, generator=generator)
     return (spread * gaussian(size, generator=generator) + q * label) / (1 + q)
