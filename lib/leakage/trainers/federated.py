@@ -54,15 +54,15 @@ class DeepStack(nn.Module):
     ) -> None:
         super().__init__()
         self.kind = kind
-        self.depth = depth  # one layer that keeps the input and one above it
+        self.depth = depth  # in hidden layers, that of the client included
         self.activation = activations.activation(activation)
         identity = torch.eye(weights.shape[-1], dtype=weights.dtype, device=weights.device)
         first, last = identity, weights
         if kind == "paired":
             gain = stack_gain(self.activation, depth=depth)
             first, last = torch.cat([identity, -identity]), torch.cat([weights, -weights], dim=1) / gain
-        square = torch.eye(first.shape[0], dtype=weights.dtype, device=weights.device)
-        self.identities = nn.ParameterList([first, *(square.clone() for _ in range(depth - 2))])
+        wide_identity = torch.eye(first.shape[0], dtype=weights.dtype, device=weights.device)
+        self.identities = nn.ParameterList([first, *(wide_identity.clone() for _ in range(depth - 2))])
         self.top = Client(last, activation=activation, bias=bias)
 
     def forward(self, inputs: Float[Tensor, "B d"]) -> Float[Tensor, " B"]:
@@ -92,9 +92,9 @@ def stack_gain(function: Activation, *, depth: int) -> float:
         return float(iterate(function, one, times=times) - iterate(function, -one, times=times))
     if not function.monotone:
         raise ValueError(f"`activation` must increase for a paired stack, got {function.name!r}: its pairs can meet.")
-    at, gain = torch.zeros(1, dtype=DTYPE), 2.0
+    value, gain = torch.zeros(1, dtype=DTYPE), 2.0
     for _ in range(times):
-        at, slope = function.derivatives(at, order=1)
+        value, slope = function.derivatives(value, order=1)
         gain *= float(slope)
     if not gain >= torch.finfo(DTYPE).tiny:
         raise ValueError(f"`depth` must be smaller: after {depth} layers of {function.name} the gain is 0.")
@@ -115,7 +115,7 @@ class Loss:
     r"""A loss of a batch.
 
     Attributes:
-        scale: the constant c of a batch size with $\nabla L = c \sum_i r_i \nabla f(x_i)$.
+        scale: from the batch size to the c in $\nabla L = c \sum_i r_i \nabla f(x_i)$.
         logistic: whether $r = \operatorname{sigmoid}(f(x)) - y$, with labels 0 and 1.
     """
 

@@ -1,9 +1,9 @@
 r"""Ridge logistic regressions, trained exactly and in batches, and their outputs with or without one point.
 
-A model is its dual coefficients c, with $b = X^\top c$, and needs of the features only their Gram matrix
-$K = XX^\top$. The objective is the sum form
-$\sum_i [\rho(x_i^\top b) - y_i x_i^\top b] + \frac\mu2 \lVert b \rVert^2$ without an intercept, so μ is `1 / C` of
-scikit-learn and λn/p of Tan et al. (2023). Leading dimensions are independent models. Nothing here is random.
+A model with the weights $b = X^\top c$ is stored as its dual coefficients c, so that only the Gram matrix $K = XX^\top$
+of the features is needed. The objective is the sum
+$\sum_i [\rho(x_i^\top b) - y_i x_i^\top b] + \frac\mu2 \lVert b \rVert^2$ with $\rho(t) = \log(1 + e^t)$ and without an
+intercept, so μ is `1 / C` of scikit-learn and λn/p of Tan et al. (2023). Leading dimensions are independent models.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from leakage.theory.logistic.proximal_operator import curvature, prox
 
 _LEAST_DECREASE = 1e-4  # share of the promised decrease of the objective that a step must bring
 _HALVINGS = 40
-_SOLVED = 1e-3  # share of the right-hand side that a Newton step may leave
+_STEP_TOLERANCE = 1e-3  # largest residual of a Newton step's equation, as a share of its right-hand side
 _ROUNDING = 1e-12  # of the objective: a decrease below it may be rounding
 
 
@@ -54,7 +54,7 @@ class Fit:
 
 
 class Influence(NamedTuple):
-    r"""Outputs at points of the models trained without and with each point, and its $\gamma$ (`predict_with_point`)."""
+    r"""The outputs at each point of models trained without and with that point, and its γ (`predict_with_point`)."""
 
     without: Float[Tensor, "*b k"]
     outputs: Float[Tensor, "*b k"]
@@ -75,9 +75,9 @@ def fit(
     $$ \Delta c = (\mu I + WK)^{-1} r = \tfrac1\mu \bigl(r - W^{1/2} B^{-1} W^{1/2} K r\bigr), \qquad
        r = y - \rho'(f) - \mu c, \quad B = \mu I + W^{1/2} K W^{1/2} = LL^\top. $$
 
-    A step is halved until the objective falls. These are the iterates of Newton's method for b, whatever p is. The last
-    one is of second order, so the logits are right to about the square of the tolerance. `converged` is False for a
-    model that has not arrived after `most_steps`.
+    A step is halved until the objective falls. These are the iterates of Newton's method for b, however many features
+    there are. It converges quadratically, so the logits are right to about the square of the tolerance. `converged` is
+    False for a model that has not arrived after `most_steps`.
 
     Where μ is small beside $WK$, the difference $r - W^{1/2} B^{-1} W^{1/2} K r$ cancels. Such a step is computed as
     $W^{1/2} B^{-1} W^{-1/2} r$, which is the same and does not cancel, but loses digits where some $W_i$ are small
@@ -101,13 +101,13 @@ def fit(
         moving = (change > tolerance).nonzero().squeeze(-1)
         if not len(moving):
             break
-        some = grams if len(moving) == len(grams) else grams[moving]
-        dual[moving], change[moving] = _newton_step(some, targets[moving], dual[moving], ridge)
+        moving_grams = grams if len(moving) == len(grams) else grams[moving]
+        dual[moving], change[moving] = _newton_step(moving_grams, targets[moving], dual[moving], ridge)
     logits = _product(grams, dual)
     residual = _residual(targets, logits, ridge * dual).abs().amax(-1)
     converged = (change <= tolerance) & (residual <= tolerance)
-    outcome = (part.reshape(batch) for part in (residual, change, converged))
-    return Fit(gram, dual.reshape(*batch, n), logits.reshape(*batch, n), ridge, *outcome)
+    diagnostics = (part.reshape(batch) for part in (residual, change, converged))
+    return Fit(gram, dual.reshape(*batch, n), logits.reshape(*batch, n), ridge, *diagnostics)
 
 
 def predict_with_point(
@@ -147,21 +147,21 @@ def train_with_point(
 ) -> Fit:
     r"""Train again with one more point, which comes last in the result.
 
-    The start is the prediction of `predict_with_point` for the new coefficient, and first-order changes of the others.
-    `labels` are those of the model's training points; the other arguments are as there, for one point.
+    Newton's method starts at the new coefficient of `predict_with_point` and at the others, changed to first order.
+    `labels` are those of the model's training points; the other arguments are those of `predict_with_point`.
     """
     gram, batch = model.gram, cross.shape[:-1]
     square, label = square.expand(batch).to(gram.dtype), label.expand(batch).to(gram.dtype)
     added = predict_with_point(model, cross.unsqueeze(-1), square.unsqueeze(-1), label.unsqueeze(-1))
-    first = (label - torch.sigmoid(added.outputs.squeeze(-1))) / model.ridge
+    new_dual = (label - torch.sigmoid(added.outputs.squeeze(-1))) / model.ridge
     root = curvature(model.logits).sqrt()
-    follow = root * _solve(model.factor, root * cross)
+    response = root * _solve(model.factor, root * cross)
     border = torch.cat([cross, square.unsqueeze(-1)], dim=-1).unsqueeze(-2)
     return fit(
         torch.cat([torch.cat([gram, cross.unsqueeze(-1)], dim=-1), border], dim=-2),
         torch.cat([labels.to(gram.dtype), label.unsqueeze(-1)], dim=-1),
         ridge=model.ridge,
-        start=torch.cat([model.dual - follow * first.unsqueeze(-1), first.unsqueeze(-1)], dim=-1),
+        start=torch.cat([model.dual - response * new_dual.unsqueeze(-1), new_dual.unsqueeze(-1)], dim=-1),
     )
 
 
@@ -191,39 +191,39 @@ def _newton_step(
     residual, root = _residual(labels, logits, ridge * dual), curvature(logits).sqrt()
     factor = _cholesky(gram, root, ridge)
 
-    def solves_equation(step: Tensor, turn: Tensor) -> Bool[Tensor, " m"]:
+    def solves_equation(step: Tensor, logit_step: Tensor) -> Bool[Tensor, " m"]:
         """Whether a step solves its equation, up to a share of its right-hand side or to the rounding of that."""
-        wrong = (residual - ridge * step - root.square() * turn).abs().amax(-1)
+        error = (residual - ridge * step - root.square() * logit_step).abs().amax(-1)
         rounding = torch.finfo(dual.dtype).eps * (ridge * dual).abs().amax(-1)
-        return wrong <= _SOLVED * residual.abs().amax(-1) + rounding
+        return error <= _STEP_TOLERANCE * residual.abs().amax(-1) + rounding
 
     step = (residual - root * _solve(factor, root * _product(gram, residual))) / ridge
-    turn = _product(gram, step)
-    good = solves_equation(step, turn)
-    if not bool(good.all()):  # the difference has cancelled
-        other = (root * _solve(factor, residual / root.clamp_min(torch.finfo(root.dtype).tiny))).nan_to_num()
-        step = torch.where(good.unsqueeze(-1), step, other)
-        turn = torch.where(good.unsqueeze(-1), turn, _product(gram, other))
-        good = solves_equation(step, turn)
-    length = _step_length(labels, logits, dual, step, turn, ridge)
+    logit_step = _product(gram, step)
+    solved = solves_equation(step, logit_step)
+    if not bool(solved.all()):  # the difference has cancelled
+        alternative = (root * _solve(factor, residual / root.clamp_min(torch.finfo(root.dtype).tiny))).nan_to_num()
+        step = torch.where(solved.unsqueeze(-1), step, alternative)
+        logit_step = torch.where(solved.unsqueeze(-1), logit_step, _product(gram, alternative))
+        solved = solves_equation(step, logit_step)
+    length = _step_length(labels, logits, dual, step, logit_step, ridge)
     # A shortened step, or one that does not solve its equation, does not count as convergence.
-    change = torch.where((length < 1) | ~good, torch.inf, turn.abs().amax(-1))
+    change = torch.where((length < 1) | ~solved, torch.inf, logit_step.abs().amax(-1))
     return dual + length.unsqueeze(-1) * step, change
 
 
 def _step_length(
-    labels: Tensor, logits: Tensor, dual: Tensor, step: Tensor, turn: Tensor, ridge: float
+    labels: Tensor, logits: Tensor, dual: Tensor, step: Tensor, logit_step: Tensor, ridge: float
 ) -> Float[Tensor, " m"]:
     """1, 1/2, 1/4, …: the first share of the step that lowers the objective."""
 
     def objective(logits: Tensor, dual: Tensor) -> Tensor:
         return (softplus(logits, threshold=40.0) - labels * logits + ridge / 2 * dual * logits).sum(-1)
 
-    slope = -(_residual(labels, logits, ridge * dual) * turn).sum(-1)
+    slope = -(_residual(labels, logits, ridge * dual) * logit_step).sum(-1)
     length, before = torch.ones_like(slope), objective(logits, dual)
     for _ in range(_HALVINGS):
         share = length.unsqueeze(-1)
-        after = objective(logits + share * turn, dual + share * step)
+        after = objective(logits + share * logit_step, dual + share * step)
         falls = after <= before + _LEAST_DECREASE * length * slope + _ROUNDING * (1 + before.abs())
         if bool(falls.all()):
             break
@@ -231,10 +231,10 @@ def _step_length(
     return length
 
 
-def _residual(labels: Float[Tensor, "*b n"], logits: Tensor, pull: Tensor) -> Float[Tensor, "*b n"]:
-    r"""$y - \rho'(f) - \mu c$: a probability near the label's own keeps its digits."""
+def _residual(labels: Float[Tensor, "*b n"], logits: Tensor, penalty: Tensor) -> Float[Tensor, "*b n"]:
+    r"""$y - \rho'(f) - \mu c$ with `penalty` $\mu c$, without loss of digits where $\rho'(f)$ is near y."""
     sign = 2 * labels - 1
-    return sign * torch.sigmoid(-sign * logits) - pull
+    return sign * torch.sigmoid(-sign * logits) - penalty
 
 
 def _cholesky(gram: Float[Tensor, "*b n n"], root: Float[Tensor, "*b n"], ridge: float) -> Float[Tensor, "*b n n"]:
