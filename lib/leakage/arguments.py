@@ -1,4 +1,4 @@
-"""Check a caller's arguments at the public entry points, with one form of words for what is wrong.
+"""Check a caller's arguments at the public entry points, with error messages of one form.
 
 A function takes the argument's name and value and gives the value back. It raises `TypeError` if the value should be a
 tensor and is not, and `ValueError` otherwise; the message names the argument, the rule, the value and, if there is
@@ -20,7 +20,7 @@ _LONGEST_VALUE = 80  # characters of a value that a message repeats
 
 
 def check_tensor(name: str, values: Any, shape: str = "", **lengths: int) -> "torch.Tensor":
-    """A tensor of this shape: axes separated by blanks, a first one with a star for any number of axes; "" for any."""
+    """`values`, a tensor of this shape: axes separated by blanks, "*b" first for any number; "" for any shape."""
     if not _is_tensor(values):
         raise TypeError(f"`{name}` must be a tensor, got {type(values).__name__}; try torch.as_tensor.")
     if shape and not _fits(tuple(values.shape), shape.split(), lengths):
@@ -30,16 +30,16 @@ def check_tensor(name: str, values: Any, shape: str = "", **lengths: int) -> "to
     return values
 
 
-def _fits(found: tuple[int, ...], axes: list[str], lengths: dict[str, int]) -> bool:
+def _fits(sizes: tuple[int, ...], axes: list[str], lengths: dict[str, int]) -> bool:
     if axes[0].startswith("*"):
         axes = axes[1:]
-        found = found[len(found) - len(axes) :] if len(found) >= len(axes) else ()
-    if len(found) != len(axes):
+        sizes = sizes[len(sizes) - len(axes) :] if len(sizes) >= len(axes) else ()
+    if len(sizes) != len(axes):
         return False
-    bound = dict(lengths)
+    known_lengths = dict(lengths)
     return all(
-        int(a) == size if a.isdigit() else bound.setdefault(a, size) == size
-        for a, size in zip(axes, found, strict=True)
+        int(a) == size if a.isdigit() else known_lengths.setdefault(a, size) == size
+        for a, size in zip(axes, sizes, strict=True)
     )
 
 
@@ -52,7 +52,7 @@ def check_real(
     like: "torch.Tensor | None" = None,
     **lengths: int,
 ) -> "torch.Tensor":
-    """A floating-point tensor of this shape (`check_tensor`), finite, at least `least`, of the type of `like`."""
+    """A finite floating-point tensor of this shape (`check_tensor`), at least `least`; dtype and device of `like`."""
     check_tensor(name, values, shape, **lengths)
     if not values.is_floating_point():
         raise ValueError(f"`{name}` must be floating-point, got {values.dtype}; try `.double()`.")
@@ -62,7 +62,7 @@ def check_real(
         )
     if not values.numel():
         return values
-    low, high = (float(end) for end in values.detach().aminmax())  # NaN if any value is
+    low, high = (float(end) for end in values.detach().aminmax())  # both are NaN if any value is
     if not (math.isfinite(low) and math.isfinite(high) and low >= least):
         wrong = values[~(values.isfinite() & (values >= least))]
         raise ValueError(f"`{name}` must be {_range(least=least)}, got {wrong.flatten()[0].item()!r} among them.")
