@@ -1,7 +1,7 @@
 r"""A batch from one gradient, up to rounding: the span, directions in it, least squares, and a certificate.
 
-The gradient of the hidden layer gives the span of the batch exactly, so that few numbers are left to find. The gradient
-of the output layer alone needs many more neurons. The result has a `misfit` over all neurons: below the threshold
+The gradient G of the hidden layer gives the span of the batch exactly, so that few numbers are left to find. The
+gradient g of the output layer alone needs many more neurons. The result has a `misfit` over all neurons: below
 `nonlinear_least_squares.certificate_threshold` the batch explains the gradient up to rounding; above it, the attack has
 failed.
 """
@@ -30,7 +30,7 @@ from leakage.attacks.gradient_inversion.observation import Observation, Reconstr
 from leakage.attacks.gradient_inversion.tensor_decomposition import decompose
 from leakage.theory.hermite import recovery_moments
 
-_LENGTHS = (0.5, 2.0)  # of later starts, if the length is unknown
+_LENGTHS = (0.5, 2.0)  # range of the inputs' length in random starts, if it is unknown
 _ROWS_PER_MONOMIAL = (2, 8)  # least and most neurons in a fit, for each of its unknowns
 _FINAL_STEPS = 20  # over all neurons, from the solution of some of them
 
@@ -130,22 +130,22 @@ def _recover_from_rows(
 ) -> Reconstruction:
     """The batch from G, in the span of its rows."""
     assert observation.hidden is not None
-    enough = certificate_threshold(observation.hidden.dtype)
+    threshold = certificate_threshold(observation.hidden.dtype)
     basis = span.from_rows(observation.hidden, batch=batch, generator=generator).basis
-    everything = HiddenEquations.from_observation(observation, basis)
-    some = HiddenEquations.from_observation(observation, basis, neurons=EQUATIONS_PER_UNKNOWN * batch)
+    all_equations = HiddenEquations.from_observation(observation, basis)
+    few_equations = HiddenEquations.from_observation(observation, basis, neurons=EQUATIONS_PER_UNKNOWN * batch)
     best: Solutions | None = None
-    for points in _starts(everything, norm=norm, tries=tries, starts=starts, generator=generator):
-        solutions = solve(some, points, norm=norm)
-        for start in (solutions.misfits < enough).nonzero().squeeze(-1):
+    for points in _starts(all_equations, norm=norm, tries=tries, starts=starts, generator=generator):
+        solutions = solve(few_equations, points, norm=norm)
+        for start in (solutions.misfits < threshold).nonzero().squeeze(-1):
             inputs = solutions.points[start] @ basis.mT
             result = _reconstruction(observation, inputs, solutions.residuals[start], labels)
-            if result.misfit < enough and symmetries.labels_allowed(result, labels):
+            if result.misfit < threshold and symmetries.labels_allowed(result, labels):
                 return result
         best = min((best or solutions, solutions), key=lambda other: float(other.misfits.amin()))
     assert best is not None  # since `tries` is at least 1
     start = best.misfits.argmin(0, keepdim=True)
-    last = solve(everything, best.points[start], best.residuals[start], norm=norm, steps=_FINAL_STEPS)
+    last = solve(all_equations, best.points[start], best.residuals[start], norm=norm, steps=_FINAL_STEPS)
     return _reconstruction(observation, last.points[0] @ basis.mT, last.residuals[0], labels)
 
 
@@ -169,16 +169,16 @@ def input_directions(
     monomials = math.comb(size + order - 1, size)
     identity = torch.eye(size, dtype=equations.rows.dtype, device=equations.rows.device)
     if neurons >= _ROWS_PER_MONOMIAL[0] * monomials:
-        few = slice(_ROWS_PER_MONOMIAL[1] * monomials)
+        used = slice(_ROWS_PER_MONOMIAL[1] * monomials)
         try:
-            estimate = _moments(equations.rows[few], equations.target[few]).fit_tensor(identity, order=order)
+            estimate = _moments(equations.rows[used], equations.target[used]).fit_tensor(identity, order=order)
         except ValueError:  # too few neurons differ
             return None
     elif neurons > 2 * (size + 1):
         # For a softplus nearly all of the gradient is constant or linear in the weights.
         basis = torch.linalg.qr(torch.cat([torch.ones_like(equations.rows[:, :1]), equations.rows], dim=1)).Q
-        left = equations.target - basis @ (basis.mT @ equations.target)
-        estimate = _moments(equations.rows, left).tensor(identity, order=order)
+        remainder = equations.target - basis @ (basis.mT @ equations.target)
+        estimate = _moments(equations.rows, remainder).tensor(identity, order=order)
     else:
         return None
     return decompose(estimate, order=order, generator=generator).factors
@@ -220,8 +220,8 @@ def _random_starts(
     if norm is not None:
         return norm * drawn
     low, high = _LENGTHS
-    place = torch.rand((starts, 1, 1), generator=generator, dtype=like.dtype, device=like.device)
-    return drawn * low * (high / low) ** place
+    exponent = torch.rand((starts, 1, 1), generator=generator, dtype=like.dtype, device=like.device)
+    return drawn * low * (high / low) ** exponent
 
 
 def _recover_from_outputs(
@@ -243,8 +243,8 @@ def _reconstruction(
     outputs_only = observation.hidden is None
     signs, ambiguities = symmetries.signs_from_labels(observation, inputs, residuals, labels, outputs_seen=outputs_only)
     inputs, residuals = signs.unsqueeze(-1) * inputs, signs * residuals
-    # The certificate is for the layer whose equations were solved: in G, m times smaller, a fault would not show
-    # beside g.
+    # The certificate is for the layer whose equations were solved: G is m times smaller than g, so that an error in G
+    # would not show in a misfit over both.
     equations = (OutputEquations if outputs_only else HiddenEquations).from_observation(observation)
     misfit = equations.misfit(inputs, residuals)
     return Reconstruction(inputs, residuals, observation.labels(inputs, residuals), misfit, ambiguities)
@@ -259,16 +259,16 @@ def _ambiguities(observation: Observation, found: Reconstruction, labels: Sequen
     else:
         assert observation.outputs is not None
         share, target = values.norm(dim=0), observation.outputs.norm()
-    # An input with a share s of a gradient that is known to c is itself known to c / s, and two equal ones to √c.
+    # If a gradient is known to a relative error c, an input with share s of it is known to c / s, two equal ones to √c.
     rounding = certificate_threshold(inputs.dtype) ** 0.5
     distances = torch.cdist(inputs, inputs, compute_mode="donot_use_mm_for_euclid_dist")
     if observation.activation.centre is not None:
         mirrored = torch.cdist(inputs, -inputs, compute_mode="donot_use_mm_for_euclid_dist")
         distances = torch.minimum(distances, mirrored)
     equal = (distances <= rounding * (sizes + sizes.unsqueeze(-1))).triu(1)
-    words = {
+    conditions = {
         "an input without a residual may be any other": (found.residuals.abs() * share <= rounding * target).any(),
         "two inputs are equal, and only the sum of their residuals is determined": equal.any(),
         "no batch was found whose labels are possible ones": not symmetries.labels_allowed(found, labels),
     }
-    return tuple(word for word, holds in words.items() if bool(holds))
+    return tuple(word for word, holds in conditions.items() if bool(holds))

@@ -89,14 +89,14 @@ def decompose(
     """
     batch, side = tensor.shape[: tensor.ndim - order], tensor.shape[-1]
     largest = tensor.reshape(*batch, -1).abs().amax(-1)
-    unit = largest / torch.frexp(largest).mantissa
-    flat = (tensor.reshape(*batch, -1) / unit.unsqueeze(-1)).reshape(*batch, side, side, -1)
+    scale = largest / torch.frexp(largest).mantissa
+    flat = (tensor.reshape(*batch, -1) / scale.unsqueeze(-1)).reshape(*batch, side, side, -1)
     problem = Problem(flat, order, starts, contractions, generator)
     candidates = (METHODS[method] if isinstance(method, str) else method)(problem)  # starts first
     weights, residuals = _fit(flat, candidates, order=order)
     best = residuals.argmin(0)[None]
     factors = torch.take_along_dim(candidates, best[..., None, None], 0)[0]
-    weights = torch.take_along_dim(weights, best[..., None], 0)[0] * unit.unsqueeze(-1)
+    weights = torch.take_along_dim(weights, best[..., None], 0)[0] * scale.unsqueeze(-1)
     return _sort_terms(factors, weights, residuals.gather(0, best)[0], order=order)
 
 
@@ -124,8 +124,8 @@ def joint_diagonaliser(matrices: Float[Tensor, "*#b l k k"], start: Float[Tensor
     """
     current = normalize(start, dim=-1)
     for sweep in range(_MOST_SWEEPS):
-        outer = current.unsqueeze(-3)
-        move = _update(outer @ matrices @ outer.mT)
+        A = current.unsqueeze(-3)
+        move = _update(A @ matrices @ A.mT)
         current = normalize(current + move @ current, dim=-1)
         if sweep % _CHECK_EVERY == 0 and bool(move.abs().amax() < _CONVERGED):
             break
@@ -135,13 +135,13 @@ def joint_diagonaliser(matrices: Float[Tensor, "*#b l k k"], start: Float[Tensor
 def _update(matrices: Float[Tensor, "*b l k k"]) -> Float[Tensor, "*b k k"]:
     """E of `joint_diagonaliser`; 0 for pairs whose diagonals are proportional, which it cannot separate."""
     diagonals = matrices.diagonal(dim1=-2, dim2=-1)
-    products = diagonals.mT @ diagonals
-    mixed = torch.einsum("...lj,...lij->...ij", diagonals, matrices)
-    own = products.diagonal(dim1=-2, dim2=-1)
-    spread = own.unsqueeze(-1) * own.unsqueeze(-2)
-    denominator = spread - products.square()
-    separable = denominator > torch.finfo(spread.dtype).eps * spread
-    move = (products * mixed.mT - own.unsqueeze(-1) * mixed) / torch.where(separable, denominator, 1)
+    z = diagonals.mT @ diagonals
+    y = torch.einsum("...lj,...lij->...ij", diagonals, matrices)
+    z_diagonal = z.diagonal(dim1=-2, dim2=-1)
+    z_products = z_diagonal.unsqueeze(-1) * z_diagonal.unsqueeze(-2)
+    denominator = z_products - z.square()
+    separable = denominator > torch.finfo(z_products.dtype).eps * z_products
+    move = (z * y.mT - z_diagonal.unsqueeze(-1) * y) / torch.where(separable, denominator, 1)
     move = torch.where(separable, move, 0)
     length = torch.linalg.matrix_norm(move, keepdim=True)
     return move * (_LARGEST_UPDATE / length.clamp_min(_LARGEST_UPDATE))
@@ -150,16 +150,16 @@ def _update(matrices: Float[Tensor, "*b l k k"]) -> Float[Tensor, "*b k k"]:
 def _joint_diagonalisation(problem: Problem) -> Float[Tensor, "starts *b k k"]:
     flat, slots = problem.slices, problem.slices.shape[-1]
     identity = torch.eye(problem.side, dtype=flat.dtype, device=flat.device)
-    begin = identity.expand(1, *flat.shape[:-1])
+    initial = identity.expand(1, *flat.shape[:-1])
     if problem.starts > 1:
-        begin = torch.cat([begin, _inverse_factors(_jennrich(problem, problem.starts - 1))])
+        initial = torch.cat([initial, _inverse_factors(_jennrich(problem, problem.starts - 1))])
     if problem.contractions is None:
         directions = torch.eye(slots, dtype=flat.dtype, device=flat.device)
     else:
         drawn = problem.random_directions((*flat.shape[:-3], problem.contractions))
         # Sweeps only see sums over l, so that L contractions may be rotated into as few as there are slots.
         directions = torch.linalg.qr(drawn, mode="r").R
-    first = joint_diagonaliser(problem.contract(directions), begin)
+    first = joint_diagonaliser(problem.contract(directions), initial)
     second = joint_diagonaliser(problem.contract(powers(first, problem.order - 2)), first)
     return _inverse_factors(second)
 
@@ -169,7 +169,7 @@ def _jennrich(problem: Problem, starts: int | None = None) -> Float[Tensor, "sta
     directions = problem.random_directions((starts, *problem.slices.shape[:-3], 2))
     one, other = problem.contract(directions).unbind(-3)
     values, vectors = torch.linalg.eig(one @ torch.linalg.pinv(other))
-    # Noise may turn two close eigenvalues into a conjugate pair; its plane has the basis of real and imaginary part.
+    # Noise may make two close eigenvalues conjugate; real and imaginary part of an eigenvector then span their plane.
     rows = torch.where(values.imag.unsqueeze(-1) < 0, vectors.imag.mT, vectors.real.mT)
     return normalize(rows, dim=-1)
 
@@ -185,7 +185,7 @@ def _khatri_rao(one: Float[Tensor, "*b k c"], other: Float[Tensor, "*b k d"]) ->
 
 
 def _inverse_factors(matrix: Float[Tensor, "*b k k"]) -> Float[Tensor, "*b k k"]:
-    """From factors to the rows of their joint diagonaliser, and back, even where two factors are alike."""
+    """From factors to the rows of their joint diagonaliser, and back; the pseudoinverse allows equal factors."""
     return normalize(torch.linalg.pinv(matrix).mT, dim=-1)
 
 
@@ -197,8 +197,8 @@ def _fit(
     target = flat.flatten(-3).unsqueeze(-1)
     inside = basis.mT @ target
     weights = torch.linalg.pinv(triangle) @ inside
-    left = target - basis @ (triangle @ weights)
-    return weights.squeeze(-1), left.squeeze(-1).norm(dim=-1) / target.squeeze(-1).norm(dim=-1)
+    remainder = target - basis @ (triangle @ weights)
+    return weights.squeeze(-1), remainder.squeeze(-1).norm(dim=-1) / target.squeeze(-1).norm(dim=-1)
 
 
 def _sort_terms(factors: Tensor, weights: Tensor, residual: Tensor, *, order: int) -> Decomposition:
