@@ -44,14 +44,14 @@ def calibrate_scores(
     matrix = reference_matrix(len(member), partner, target=target, device=member.device)
     if without is not None:
         matrix[:, without] = 0
-    compare = partial(_compare, matrix=matrix, rows=target_rows(target))
-    own, count, mean = map_columns(compare, scores, member)
-    known = count > 0
-    usual = (mean * known).sum(-1, keepdim=True) / known.sum(-1, keepdim=True)
-    return own - torch.where(known, mean, usual)
+    find_means = partial(_scores_and_means, matrix=matrix, rows=target_rows(target))
+    own, count, mean = map_columns(find_means, scores, member)
+    has_references = count > 0
+    mean_of_means = (mean * has_references).sum(-1, keepdim=True) / has_references.sum(-1, keepdim=True)
+    return own - torch.where(has_references, mean, mean_of_means)
 
 
-def _compare(scores: Tensor, member: Tensor, *, matrix: Tensor, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
+def _scores_and_means(scores: Tensor, member: Tensor, *, matrix: Tensor, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
     """The scores of the targets, and the number and mean of their references."""
     scores = round_ties(scores.double())
     return scores[rows], *reference_means(scores, ~member, matrix)
