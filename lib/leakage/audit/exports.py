@@ -17,12 +17,12 @@ from leakage.audit.result import AttackSummary, Audit
 from leakage.metrics.estimates import Estimate
 
 SCHEMA = 1
-"""Of the JSON: it grows by one where a key changes its name or its meaning; a new key leaves it as it is."""
+"""The version of the JSON's keys. It grows by one if a key changes its name or its meaning, not with a new key."""
 
 
 def to_json(audit: Audit, *, gates: Sequence[GateResult], source: Path | None) -> str:
-    """Strict JSON, without NaN or infinity; what cannot be seen is null."""
-    rates = {"at_fpr": audit.least_fpr}, {"fpr": audit.slice_fpr}
+    """The audit as strict JSON, without NaN or infinity; null where there is no value."""
+    record_rate, slice_rate = {"at_fpr": audit.least_fpr}, {"fpr": audit.slice_fpr}
     records = audit.records()
     record_keys = [column.lower().replace(" ", "_") for column in records.columns]
     slice_keys = ("by", "slice", "members", "outsiders", "auc", "tpr", "note")
@@ -42,8 +42,8 @@ def to_json(audit: Audit, *, gates: Sequence[GateResult], source: Path | None) -
             {**_summary(row), "sentence": audit.evaluation.results[row.attack].attack.sentence} for row in audit.results
         ],
         "baseline": audit.baseline and _summary(audit.baseline),
-        "records": [dict(zip(record_keys, row, strict=True)) | rates[0] for row in records.rows],
-        "slices": [dict(zip(slice_keys, row, strict=True)) | rates[1] for row in audit.slices().rows],
+        "records": [dict(zip(record_keys, row, strict=True)) | record_rate for row in records.rows],
+        "slices": [dict(zip(slice_keys, row, strict=True)) | slice_rate for row in audit.slices().rows],
         "gates": [asdict(gate) for gate in gates],
         "verdict": verdict(gates),
         "notes": list(audit.notes),

@@ -309,7 +309,7 @@ class Audit:
         return report.roc_figure(self)
 
     def to_json(self, *, gates: Sequence[GateResult] = (), source: Path | None = None) -> str:
-        """Numbers, notes, most exposed rows, slices and gates as JSON; null where the outsiders are too few.
+        """Numbers, notes, most exposed rows, slices and gates as JSON; null where there is no value.
 
         Args:
             gates: from `judge`.
