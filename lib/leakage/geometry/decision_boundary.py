@@ -2,8 +2,8 @@ r"""The decision boundary of a network in a subdivided window, as exact line seg
 
 On a cell the outputs are affine, so the points where two classes share the largest output form at most one segment for
 each pair of classes. Where the boundary runs along a hyperedge between two cells, the segment is listed once, for the
-cell whose class has the larger number. If two outputs are equal on a whole cell, the class with the smaller number has
-the cell, as in `geometry.rays`. Coordinates are those of the window.
+cell whose class has the larger number. If two outputs are equal on a whole cell, the class with the smaller
+number is its label, as in `geometry.rays`. Coordinates are those of the window.
 """
 
 from dataclasses import dataclass
@@ -56,9 +56,9 @@ class Boundary:
         if not len(self):
             return self.cells
         ends = self.segments.flatten(0, 1).cpu().numpy()
-        joints = KDTree(ends).query_pairs(_SAME_POINT * self.size, output_type="ndarray")
+        meeting_ends = KDTree(ends).query_pairs(_SAME_POINT * self.size, output_type="ndarray")
         own = np.arange(len(ends)).reshape(-1, 2)  # the two ends of one segment
-        links = np.concatenate([joints, own])
+        links = np.concatenate([meeting_ends, own])
         graph = coo_array((np.ones(len(links)), links.T), shape=(len(ends),) * 2)
         labels = connected_components(graph, directed=False)[1]
         return torch.from_numpy(labels[::2].astype(np.int64)).to(self.cells.device)
@@ -97,7 +97,7 @@ def decision_boundary(subdivision: Subdivision) -> Boundary:
     outputs = _outputs(subdivision.maps, subdivision.vertices)
     pairs = [(k, m) for k in range(classes) for m in range(k + 1, classes)]
     found = [
-        part(subdivision, outputs, k, m) for part in (_segments_inside_cells, _segments_along_edges) for k, m in pairs
+        find(subdivision, outputs, k, m) for find in (_segments_inside_cells, _segments_along_edges) for k, m in pairs
     ]
     segments, cells, pairs = (torch.cat(parts) for parts in zip(*found, strict=True))
     return Boundary(segments, cells, pairs, float(subdivision.window.abs().max()))
@@ -149,13 +149,13 @@ def _level_sides(gaps: Float[Tensor, "cells v"], counts: Int[Tensor, " cells"]) 
 
 
 def _sides_of_class(counts: Tensor, outputs: Tensor, own: int) -> Bool[Tensor, "cells v"]:
-    """The sides where class `own` has the label of the cell: no class that ties with it on the side beats it inside."""
+    """The sides of cells whose label can be class `own`: no class that ties with it on the side beats it inside."""
     lost = torch.zeros_like(outputs[..., 0], dtype=torch.bool)
     for other in range(outputs.shape[-1]) if len(outputs) else ():
         if other != own:
             gaps = _gaps(outputs, own, other)
-            taken = (gaps > 0).any(1) | (gaps == 0).all(1) if other < own else (gaps > 0).any(1)
-            lost |= _level_sides(gaps, counts) & taken.unsqueeze(-1)
+            beaten = (gaps > 0).any(1) | (gaps == 0).all(1) if other < own else (gaps > 0).any(1)
+            lost |= _level_sides(gaps, counts) & beaten.unsqueeze(-1)
     return ~lost
 
 
@@ -170,8 +170,8 @@ def _overlaps(ours: Tensor, theirs: Tensor, *, least: float) -> tuple[Float[Tens
     place = (offset * axis).sum(-1)
     low, high = place.amin(-1).clamp_min(0), torch.minimum(place.amax(-1), length.unsqueeze(-1))
     owner, other = ((across <= least) & (high - low > least)).nonzero().unbind(-1)
-    shares = torch.stack([low[owner, other], high[owner, other]], -1).unsqueeze(-1)
-    return start[owner].unsqueeze(1) + shares * unit[owner].unsqueeze(1), owner
+    distances = torch.stack([low[owner, other], high[owner, other]], -1).unsqueeze(-1)
+    return start[owner].unsqueeze(1) + distances * unit[owner].unsqueeze(1), owner
 
 
 def _trim(
@@ -195,9 +195,9 @@ def _trim(
 
 def _zero_segments(vertices: Tensor, counts: Tensor, gaps: Tensor) -> Float[Tensor, "k 2 2"]:
     """The two points where the line of equal outputs, with `gaps` of 0, meets the edges of each polygon."""
-    ahead, used = at_next_corner(gaps, counts), is_corner(counts, gaps.shape[1])
-    places = vertices + (gaps / (gaps - ahead)).unsqueeze(-1) * (at_next_corner(vertices, counts) - vertices)
+    ahead, real = at_next_corner(gaps, counts), is_corner(counts, gaps.shape[1])
+    crossings = vertices + (gaps / (gaps - ahead)).unsqueeze(-1) * (at_next_corner(vertices, counts) - vertices)
     # An edge includes its second corner but not its first, so that a corner on the line is met once.
-    met = used & (gaps > 0) & (ahead <= 0), used & (gaps < 0) & (ahead >= 0)
+    met = real & (gaps > 0) & (ahead <= 0), real & (gaps < 0) & (ahead >= 0)
     rows = torch.arange(len(gaps), device=gaps.device)
-    return torch.stack([places[rows, edges.to(torch.int8).argmax(1)] for edges in met], 1)
+    return torch.stack([crossings[rows, edges.to(torch.int8).argmax(1)] for edges in met], 1)
