@@ -17,8 +17,8 @@ from leakage.metrics.estimates import as_sample
 
 FPRS = (0.01, 0.001)
 _BITS = 30
-"""Significant bits to which scores are compared, about nine decimal digits. Rounding errors spare 40 of the 53."""
-_ROUNDED_UP = 1 + 1e-12  # 0.29 * 100 is 28.999999999999996 in floating point and must count as 29
+"""Significant bits to which scores are compared, about nine decimal digits; rounding leaves 40 of the 53 right."""
+_ROUNDING_MARGIN = 1 + 1e-12  # 0.29 * 100 is 28.999999999999996 in floating point and must count as 29
 
 
 def round_ties(values: Float64[Tensor, "*b"]) -> Float64[Tensor, "*b"]:
@@ -31,7 +31,7 @@ def round_ties(values: Float64[Tensor, "*b"]) -> Float64[Tensor, "*b"]:
     that take differences round the terms first (`calibration`), or round the logarithm of a ratio to nine decimals
     (`lira`, `rmia`).
     """
-    # A float64 holds its sign, its exponent and then 52 bits of its significand, so a carry out of these is right, too.
+    # The bits of a float64 are its sign, exponent and significand, so a carry of the significand raises the exponent.
     unit = 1 << (53 - _BITS)
     return ((values.detach().view(torch.int64) + unit // 2) & -unit).view(torch.float64)
 
@@ -42,7 +42,7 @@ def sort_rows(values: Float64[Tensor, "*b n"]) -> Float64[Tensor, "*b n"]:
 
 
 def argsort_rows(values: Float[Tensor, "*b n"]) -> Int64[Tensor, "*b n"]:
-    """The places that bring each row into ascending order; see `sort_rows`."""
+    """The indices that sort each row in ascending order; see `sort_rows`."""
     return torch.from_numpy(np.argsort(values.numpy())) if values.device.type == "cpu" else values.argsort(-1)
 
 
@@ -105,7 +105,7 @@ class Scores(NamedTuple):
         return wins / (2 * self.members * self.outsiders).double()
 
     def placements(self) -> tuple[Float64[Tensor, "*b m"], Float64[Tensor, "*b n"]]:
-        """For each member the share of outsiders below it, for each outsider that of members above it; ties half."""
+        """For each member the share of outsiders below, for each outsider that of members above; ties count half."""
         swapped = Scores(self.outsider, self.member, self.outsiders, self.members)
         below = self._twice_below() / (2 * self.outsiders.unsqueeze(-1)).double()
         return below, 1 - swapped._twice_below() / (2 * self.members.unsqueeze(-1)).double()
@@ -129,7 +129,7 @@ class Scores(NamedTuple):
         return hits, _count_above(self.outsider, self.outsiders, cuts, strict=strict)
 
     def _thresholds(self, fprs: Sequence[float]) -> Float64[Tensor, "*b rates"]:
-        rates = self.outsider.new_tensor([fpr * _ROUNDED_UP for fpr in fprs])
+        rates = self.outsider.new_tensor([fpr * _ROUNDING_MARGIN for fpr in fprs])
         allowed = (self.outsiders.double().unsqueeze(-1) * rates).long()
         if bool((allowed < 1).any()):
             fpr = min(fprs)
@@ -140,9 +140,9 @@ class Scores(NamedTuple):
         return self.outsider.gather(-1, (self.outsiders.unsqueeze(-1) - 1 - allowed).clamp_min(0))
 
     def _twice_below(self) -> Int64[Tensor, "*b m"]:
-        """For each member twice the number of outsiders below it, and once that of its equals."""
-        below, most = (torch.searchsorted(self.outsider, self.member, right=right) for right in (False, True))
-        return below + most
+        """For each member twice the number of outsiders below it, plus the number of those equal to it."""
+        below, below_or_equal = (torch.searchsorted(self.outsider, self.member, right=right) for right in (False, True))
+        return below + below_or_equal
 
 
 def rates(

@@ -24,8 +24,8 @@ class Table:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return (dict(zip(self.columns, row, strict=True)) for row in self.rows)
 
-    def __getitem__(self, place: int) -> dict[str, Any]:
-        return dict(zip(self.columns, self.rows[place], strict=True))
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return dict(zip(self.columns, self.rows[index], strict=True))
 
     def __str__(self) -> str:
         lines = [self.columns, *(tuple(map(_format_cell, row)) for row in self.rows)]
