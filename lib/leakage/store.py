@@ -90,7 +90,7 @@ class DamagedFile(ValueError):
 
 
 def checksum(path: Path) -> str:
-    """The SHA-256 of a file; of a folder that of what `sha256sum *.npy` prints in it, so that names count."""
+    """The SHA-256 of a file; for a folder, that of the output of `sha256sum *.npy` in it, so that names count."""
     if path.is_dir():
         lines = [f"{checksum(file)}  {file.name}\n" for file in sorted(path.glob("*.npy"))]
         return hashlib.sha256("".join(lines).encode()).hexdigest()
@@ -99,19 +99,19 @@ def checksum(path: Path) -> str:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file in one step: it is there completely, or as it was before. Devices and pipes get the content too."""
+    """Write a file completely, or leave it as it was. Devices and pipes are written to directly."""
     if path.absolute().parts[1:2] in (("dev",), ("proc",)) or (path.exists() and not path.is_file()):
         with path.open("ab") as stream:
             stream.write(content)
         return
-    path = path.resolve()  # a link stays
+    path = path.resolve()  # a symbolic link stays a link
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.partial")
+    temporary = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.partial")
     try:
-        partial.write_bytes(content)
-        os.replace(partial, path)
+        temporary.write_bytes(content)
+        os.replace(temporary, path)
     except OSError:
-        partial.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
@@ -137,8 +137,8 @@ def unpack(content: bytes) -> Any:
     """
     import torch
 
-    checksum, payload = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
-    if hashlib.sha256(payload).digest() != checksum:
+    expected, payload = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+    if hashlib.sha256(payload).digest() != expected:
         raise DamagedFile("its checksum does not match")
     try:
         return _from_plain(torch.load(io.BytesIO(payload), weights_only=True, map_location="cpu"))
