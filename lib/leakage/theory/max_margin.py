@@ -46,8 +46,9 @@ class Optimum:
     """A network of least norm with margin 1, its multipliers, and the certificate that it is one.
 
     Attributes:
-        model: the network; several of its neurons may share a kink, which they have to about 1e-5.
-        multipliers: $λ_i ≥ 0$, feasible for the dual problem, so that their sum is at most $½‖θ‖²$ of any network.
+        model: the network; several of its neurons may share a kink, to within about 1e-5.
+        multipliers: $λ_i ≥ 0$, feasible for the dual problem, so that their sum is at most $½‖θ‖²$ of any network with
+            margin 1.
         gap: $1 - Σλ_i / ½‖θ‖²$, computed from the network and the multipliers alone.
     """
 
@@ -64,16 +65,16 @@ class Optimum:
 def optimum_on_line(points: Float[Tensor, " n"], labels: Real[Tensor, " n"]) -> Optimum:
     r"""The optimum for distinct numbers with labels ±1, in any order.
 
-    A neuron on the line is active on one side of its kink, which leaves $2n - 1$ patterns. Two rays span each cone:
+    A neuron on the line is active on one side of its kink, so that $2n - 1$ patterns occur. Two rays span each cone:
     the neurons with their kink at either end of a gap between neighbours.
     """
     if len(points) == 1:
         return optimum_of_independent_points(points[:, None], labels)
     order = points.argsort()
-    x, y = _array(points[order]), _array(labels[order])
+    x, y = _to_array(points[order]), _to_array(labels[order])
     weights, signs, multipliers, gap = _solve_on_line(x, y)
     inverse = order.argsort()
-    return optimum_of_neurons(weights, signs, _like(multipliers, points)[inverse], gap)
+    return optimum_of_neurons(weights, signs, _to_tensor(multipliers, points)[inverse], gap)
 
 
 def optimum_of_independent_points(points: Float[Tensor, "n d"], labels: Real[Tensor, " n"]) -> Optimum:
@@ -82,12 +83,12 @@ def optimum_of_independent_points(points: Float[Tensor, "n d"], labels: Real[Ten
     Every pattern of signs then occurs, and in the coordinates of a Cholesky factor of $K = XX^\top + 1$ each cone is an
     orthant up to a linear map.
     """
-    extended = np.column_stack([_array(points), np.ones(len(points))])
+    extended = np.column_stack([_to_array(points), np.ones(len(points))])
     gram = extended @ extended.T
     factor = np.linalg.cholesky(gram)
-    reduced, signs, multipliers, gap = solve_cone_program(_orthants(factor), _array(labels))
+    reduced, signs, multipliers, gap = solve_cone_program(_orthants(factor), _to_array(labels))
     weights = np.linalg.solve(factor.T, reduced.T).T @ extended
-    return optimum_of_neurons(weights, signs, _like(multipliers, points), gap)
+    return optimum_of_neurons(weights, signs, _to_tensor(multipliers, points), gap)
 
 
 def single_neuron_optimum(
@@ -110,8 +111,8 @@ def single_neuron_optimum(
 def optimum_of_neurons(weights: np.ndarray, signs: np.ndarray, multipliers: Tensor, gap: float) -> Optimum:
     """The balanced network, $\\lVert (w, b) \\rVert = |v|$, of neurons p_c and their signs."""
     outputs = np.sqrt(np.linalg.norm(weights, axis=1))
-    hidden = _like(weights / outputs[:, None], multipliers)
-    return Optimum(TwoLayer(hidden[:, :-1], hidden[:, -1], _like(signs * outputs, multipliers)), multipliers, gap)
+    hidden = _to_tensor(weights / outputs[:, None], multipliers)
+    return Optimum(TwoLayer(hidden[:, :-1], hidden[:, -1], _to_tensor(signs * outputs, multipliers)), multipliers, gap)
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,17 +168,17 @@ def _solve_on_line(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray
     """
     cones = cones_on_line(x)
     weights, signs, multipliers, gap = solve_cone_program(cones, y)
-    busy = multipliers > _IDLE * multipliers.sum()
-    if busy.all() or busy.sum() < 2:
+    has_multiplier = multipliers > _IDLE * multipliers.sum()
+    if has_multiplier.all() or has_multiplier.sum() < 2:
         return weights, signs, multipliers, gap
-    fewer, fewer_signs, found, _ = solve_cone_program(cones_on_line(x[busy]), y[busy])
-    fewer, value = scale_to_margin(cones.points, y, fewer, fewer_signs)
-    fewer_gap = 1 - found.sum() / value
-    if not fewer_gap <= 2 * gap + _ROUNDING:
+    new_weights, new_signs, new_multipliers, _ = solve_cone_program(cones_on_line(x[has_multiplier]), y[has_multiplier])
+    new_weights, value = scale_to_margin(cones.points, y, new_weights, new_signs)
+    new_gap = 1 - new_multipliers.sum() / value
+    if not new_gap <= 2 * gap + _ROUNDING:
         return weights, signs, multipliers, gap
     multipliers = np.zeros_like(multipliers)
-    multipliers[busy] = found
-    return fewer, fewer_signs, multipliers, fewer_gap
+    multipliers[has_multiplier] = new_multipliers
+    return new_weights, new_signs, multipliers, new_gap
 
 
 def solve_cone_program(cones: Cones, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
@@ -230,13 +231,13 @@ def _solve_once(cones: Cones, labels: np.ndarray, scale: float) -> tuple[np.ndar
     rows.eliminate_zeros()
     bounds = np.zeros(rows.shape[0])
     bounds[: len(labels)] = -1
-    kinds = [clarabel.NonnegativeConeT(len(labels) + count * rays)] + [clarabel.SecondOrderConeT(1 + size)] * count
+    cone_types = [clarabel.NonnegativeConeT(len(labels) + count * rays)] + [clarabel.SecondOrderConeT(1 + size)] * count
     costs = np.tile(np.eye(1 + rays)[0], count)
-    nothing = sparse.csc_matrix((len(costs), len(costs)))
+    no_quadratic_costs = sparse.csc_matrix((len(costs), len(costs)))
     settings = clarabel.DefaultSettings()
     settings.verbose, settings.max_threads = False, 1
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = _SOLVER_TOLERANCE
-    solution = clarabel.DefaultSolver(nothing, costs, rows, bounds, kinds, settings).solve()
+    solution = clarabel.DefaultSolver(no_quadratic_costs, costs, rows, bounds, cone_types, settings).solve()
     found = np.array(solution.x).reshape(count, 1 + rays)[:, 1:] / scale
     return np.clip(found, 0, None), np.clip(np.array(solution.z)[: len(labels)] / scale, 0, None)
 
@@ -255,9 +256,9 @@ def _feasible_dual(cones: Cones, labels: np.ndarray, multipliers: np.ndarray) ->
     return multipliers / strongest, float(multipliers.sum() / strongest)
 
 
-def _array(tensor: Tensor) -> np.ndarray:
+def _to_array(tensor: Tensor) -> np.ndarray:
     return tensor.detach().to("cpu", DTYPE).numpy()
 
 
-def _like(array: np.ndarray, tensor: Tensor) -> Tensor:
+def _to_tensor(array: np.ndarray, tensor: Tensor) -> Tensor:
     return torch.as_tensor(array, dtype=DTYPE).to(tensor.device)

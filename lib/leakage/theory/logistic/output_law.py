@@ -1,10 +1,10 @@
 r"""The law of a ridge logistic regression's output at a point, with and without training on it, and the best attacks.
 
-A point has the teacher logit $Z \sim N(0, \kappa^2)$ and a label with $P(y = 1 \mid Z) = \rho'(Z)$. A model trained
-without it gives it the output $h \sim N(\alpha Z, \sigma^2)$, whatever the label. A model trained with it gives
-$\operatorname{Prox}_{\gamma \ell(y, \cdot)}(h)$. `limit.solve` computes α, σ and γ. The best attack on one point is a
-loss threshold (`best_attack_on_point`). Laws are batched and broadcast, in float64. Most formulas are for label 1;
-label 0 follows by $(Z, z, 0) \to (-Z, -z, 1)$. Nothing here is random.
+A point has the teacher logit $Z \sim N(0, \kappa^2)$ and a label with $P(y = 1 \mid Z) = \rho'(Z)$, the sigmoid. A
+model trained without it gives it the output $h \sim N(\alpha Z, \sigma^2)$, whatever the label. A model trained with it
+gives $z = \operatorname{Prox}_{\gamma \ell(y, \cdot)}(h)$. `limit.solve` computes α, σ and γ. The best attack on one
+point is a loss threshold (`best_attack_on_point`). Laws are batched and broadcast, in float64. Most formulas are for
+label 1; label 0 follows by $(Z, z, y) \to (-Z, -z, 1 - y)$. Nothing here is random.
 """
 
 import math
@@ -132,9 +132,9 @@ def best_attack_on_point(law: OutputLaw, *, teacher: Float[Tensor, "*#b"], label
     sign = label_sign(label).to(law.alpha)
     root = _likelihood_ratio_root(*torch.broadcast_tensors(sign * law.alpha * teacher, law.sigma, law.gamma))
     distance = (root - sign * law.alpha * teacher) / law.sigma
-    pull = law.gamma * torch.sigmoid(-root) / law.sigma
-    fpr, tpr = torch.special.ndtr(-distance), torch.special.ndtr(pull - distance)
-    return LossThreshold(loss(sign * root, label), tpr, fpr, _normal_mass(distance, pull))
+    shift = law.gamma * torch.sigmoid(-root) / law.sigma
+    fpr, tpr = torch.special.ndtr(-distance), torch.special.ndtr(shift - distance)
+    return LossThreshold(loss(sign * root, label), tpr, fpr, _normal_mass(distance, shift))
 
 
 def _normal_mass(end: Tensor, length: Tensor) -> Tensor:
@@ -149,9 +149,9 @@ def _likelihood_ratio_root(mean: Tensor, sigma: Tensor, gamma: Tensor) -> Tensor
     high = prox(mean + _TAIL * sigma, gamma, torch.ones_like(mean))
     for _ in range(_HALVINGS):
         middle = low + (high - low) / 2
-        pull = gamma * torch.sigmoid(-middle)
-        ratio = torch.log1p(gamma * curvature(middle)) + pull * (2 * (middle - mean) - pull) / (2 * sigma.square())
-        low, high = torch.where(ratio < 0, middle, low), torch.where(ratio < 0, high, middle)
+        a = gamma * torch.sigmoid(-middle)
+        log_ratio = torch.log1p(gamma * curvature(middle)) + a * (2 * (middle - mean) - a) / (2 * sigma.square())
+        low, high = torch.where(log_ratio < 0, middle, low), torch.where(log_ratio < 0, high, middle)
     return low + (high - low) / 2
 
 
@@ -276,12 +276,12 @@ def label_moments(mean: Float[Tensor, "b means"], spread: Float[Tensor, " b"]) -
     integrands are analytic in a strip and vanish at its ends, so that the rule converges exponentially.
     """
     wide = spread >= _WIDE
-    zero, slope = torch.empty_like(mean), torch.empty_like(mean)
+    label_zero, slope = torch.empty_like(mean), torch.empty_like(mean)
     for chosen, rule in ((wide, _sum_over_logistic), (~wide, _sum_over_normal)):
         rows, spreads = mean[chosen].flatten(), spread[chosen, None].expand_as(mean[chosen]).flatten()
         parts = [rule(m, v) for m, v in zip(rows.split(_CHUNK), spreads.split(_CHUNK), strict=True)]
-        zero[chosen], slope[chosen] = (torch.cat(part).view_as(mean[chosen]) for part in zip(*parts, strict=True))
-    return LabelMoments(zero, slope)
+        label_zero[chosen], slope[chosen] = (torch.cat(part).view_as(mean[chosen]) for part in zip(*parts, strict=True))
+    return LabelMoments(label_zero, slope)
 
 
 def _sum_over_logistic(mean: Tensor, spread: Tensor) -> tuple[Tensor, Tensor]:
@@ -289,16 +289,16 @@ def _sum_over_logistic(mean: Tensor, spread: Tensor) -> tuple[Tensor, Tensor]:
     weights = curvature(u)
     weights = weights / weights.sum()
     scaled = (mean[:, None] + u) / (math.sqrt(2) * spread[:, None])
-    zero = torch.erfc(scaled) @ weights / 2  # erfc is twice as fast as the normal distribution function
-    return zero, torch.exp(-scaled.square()) @ weights / (spread * math.sqrt(2 * math.pi))
+    label_zero = torch.erfc(scaled) @ weights / 2  # erfc is twice as fast as the normal distribution function
+    return label_zero, torch.exp(-scaled.square()) @ weights / (spread * math.sqrt(2 * math.pi))
 
 
 def _sum_over_normal(mean: Tensor, spread: Tensor) -> tuple[Tensor, Tensor]:
     x = _steps(_NORMAL_STEP, _NORMAL_END, mean)
     weights = torch.exp(-x.square() / 2)
     weights = weights / weights.sum()
-    zero = torch.sigmoid(-mean[:, None] - spread[:, None] * x)
-    return zero @ weights, (zero - zero.square()) @ weights
+    label_zero = torch.sigmoid(-mean[:, None] - spread[:, None] * x)
+    return label_zero @ weights, (label_zero - label_zero.square()) @ weights
 
 
 def _steps(step: float, end: float, like: Tensor) -> Tensor:
