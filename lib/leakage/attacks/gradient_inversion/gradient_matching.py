@@ -51,15 +51,15 @@ def match_gradient(
         scale: standard deviation of the entries of the first dummies; $1/\sqrt d$ gives inputs of norm 1.
         balanced: whether each layer's gradient is divided by its own norm first; the published attacks do not do it.
         labels: the labels if they are known; otherwise they are optimised too, from standard normal draws.
-        iterations: of SciPy's L-BFGS in each, on the CPU; its gradients are computed on the device of the weights.
+        iterations: of SciPy's L-BFGS in each descent, on the CPU; gradients are computed on the device of the weights.
     """
     target = flatten_gradient(observation)
-    units = _layer_norms(observation) if balanced else target.norm()
-    goal = target / units
+    norms = _layer_norms(observation) if balanced else target.norm()
+    normalised_target = target / norms
 
     def objective(inputs: Tensor, guesses: Tensor) -> Tensor:
         ours = simulate_gradient(observation, inputs, _residuals(observation, inputs, guesses))
-        return DISTANCES[distance](ours / units, goal)
+        return DISTANCES[distance](ours / norms, normalised_target)
 
     runs = [
         _descend(objective, *_draw_dummies(observation, batch, scale, generator, labels), iterations=iterations)
@@ -96,20 +96,20 @@ def _descend(
     objective: Callable[[Tensor, Tensor], Tensor], inputs: Tensor, labels: Tensor, *, iterations: int
 ) -> tuple[Tensor, Tensor, float]:
     """Where one descent ends, and the distance there."""
-    moving = [part for part in (inputs, labels) if part.requires_grad]
+    unknowns = [part for part in (inputs, labels) if part.requires_grad]
 
     def move_to(point: np.ndarray) -> None:
-        parts = torch.from_numpy(point).split([part.numel() for part in moving])
+        parts = torch.from_numpy(point).split([part.numel() for part in unknowns])
         with torch.no_grad():
-            for part, values in zip(moving, parts, strict=True):
+            for part, values in zip(unknowns, parts, strict=True):
                 part.copy_(values.to(part.device).view_as(part))
 
     def evaluate(point: np.ndarray) -> tuple[float, np.ndarray]:
         move_to(point)
         value = objective(inputs, labels)
-        return float(value.detach()), _to_numpy(torch.autograd.grad(value, moving))
+        return float(value.detach()), _to_numpy(torch.autograd.grad(value, unknowns))
 
-    start = _to_numpy([part.detach() for part in moving])
+    start = _to_numpy([part.detach() for part in unknowns])
     # Only the iterations and rounding end the search; a history of 20 steps descends as far as one of a hundred.
     options = dict(maxiter=iterations, maxfun=_MOST_EVALUATIONS, maxcor=20, ftol=0, gtol=0)
     # With a few hundred numbers, several threads take thirty times as long as one.

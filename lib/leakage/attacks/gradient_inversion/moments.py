@@ -192,9 +192,8 @@ def _monomial_moment(
 ) -> Float[Tensor, "*b"]:
     r"""$\sum_j \gamma_j \otimes u_j^{\otimes \text{degree}}$, as a product of two matrices."""
     half = degree // 2
-    left = _monomials(gradient, weights, half)
     right = _monomials(torch.ones_like(weights[:, :1]), weights, degree - half)
-    return (left.mT @ right).reshape((weights.shape[1],) * slots)
+    return (_monomials(gradient, weights, half).mT @ right).reshape((weights.shape[1],) * slots)
 
 
 def _monomials(start: Float[Tensor, "n s"], factors: Float[Tensor, "n b"], degree: int) -> Float[Tensor, "n _"]:
