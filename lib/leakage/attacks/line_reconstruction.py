@@ -14,7 +14,7 @@ from torch import Tensor
 from leakage.models.two_layer import TwoLayer
 from leakage.theory.piecewise_linear import Margins, PiecewiseLinear, from_network, simplify
 
-_TOLERANCE = 1e-4  # relative to the margin: what an exact optimum's solver leaves of a flat piece
+_TOLERANCE = 1e-4  # relative to the margin: by so much a flat piece of a solver's exact optimum may not be flat
 _MERGE_DISTANCE = 1e-4  # in units of the input: closer candidates are one
 
 
@@ -34,12 +34,12 @@ def algorithm_1(
         tolerance: of flat pieces and of crossings, in units of the margin.
         merge_distance: closer candidates are merged; in units of the input.
     """
-    met = Margins.from_function(function, margin, tolerance=tolerance)
-    flat = met.flat[1:-1]
+    margins = Margins.from_function(function, margin, tolerance=tolerance)
+    flat = margins.flat[1:-1]
     ramp = flat[:-2] & ~flat[1:-1] & flat[2:]
     starts = function.nodes[1 : 1 + len(ramp)][ramp]
     ends = function.nodes[2 : 2 + len(ramp)][ramp]
-    return _merge(torch.cat([met.points(met.neighbours()), starts, ends]), merge_distance)
+    return _merge(torch.cat([margins.points(margins.neighbours()), starts, ends]), merge_distance)
 
 
 def algorithm_2(
@@ -49,8 +49,8 @@ def algorithm_2(
 
     Source: Smorodinsky et al., Algorithm 2. Arguments are those of `algorithm_1`.
     """
-    met = Margins.from_function(function, margin, tolerance=tolerance)
-    return _merge(met.points(met.neighbours()), merge_distance)
+    margins = Margins.from_function(function, margin, tolerance=tolerance)
+    return _merge(margins.points(margins.neighbours()), merge_distance)
 
 
 def all_crossings(
@@ -62,8 +62,8 @@ def all_crossings(
     of them are training points: with n marginal points there are at most 2n - 1 kinks. This set is ours, not the
     paper's. Arguments are those of `algorithm_1`.
     """
-    met = Margins.from_function(function, margin, tolerance=tolerance)
-    return _merge(met.points(~met.flat), merge_distance)
+    margins = Margins.from_function(function, margin, tolerance=tolerance)
+    return _merge(margins.points(~margins.flat), merge_distance)
 
 
 ALGORITHMS: dict[str, Callable[..., Float[Tensor, " c"]]] = {
@@ -133,8 +133,8 @@ def _single_neuron(model: TwoLayer) -> tuple[Tensor, Tensor, Tensor]:
 def _merge(candidates: Tensor, distance: float) -> Tensor:
     """Sorted candidates, with the mean of each group of neighbours that are closer than `distance`."""
     candidates = candidates.sort().values
-    opens = torch.cat([torch.ones_like(candidates[:1], dtype=torch.bool), candidates.diff() > distance])
-    group, first = opens.cumsum(0) - 1, candidates[opens]
+    starts_group = torch.cat([torch.ones_like(candidates[:1], dtype=torch.bool), candidates.diff() > distance])
+    group, first = starts_group.cumsum(0) - 1, candidates[starts_group]
     empty = torch.zeros_like(first)
     size = empty.index_add(0, group, torch.ones_like(candidates))
     return first + empty.index_add(0, group, candidates - first[group]) / size

@@ -17,13 +17,13 @@ from leakage.models.mlp import Mlp
 from leakage.precision import DTYPE
 
 _CACHED = 2**17  # numbers of noisy copies in one query to an `Mlp`: 1 MiB of float64 stays in the cache
-_CHUNK = 2**22  # in one query to another classifier, of which many are dear: 32 MiB
+_CHUNK = 2**22  # in one query to another classifier, where each query may be slow: 32 MiB
 
 
 def _flip_bits(points: Tensor, copies: int, amount: float, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
     flips = torch.rand((copies, points.shape[1]), generator=generator, device=points.device, dtype=DTYPE)
-    turned = (flips < amount).to(points.dtype)
-    return lambda part: (part[:, None] - turned).abs_()  # bit b flipped by s is |b − s|
+    flipped = (flips < amount).to(points.dtype)
+    return lambda part: (part[:, None] - flipped).abs_()  # bit b flipped by s is |b − s|
 
 
 def _add_normal(points: Tensor, copies: int, amount: float, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
@@ -66,7 +66,7 @@ class HopSkipJumpSettings:
     """How many steps and queries HopSkipJump takes.
 
     Attributes:
-        directions: random directions of the first estimate; the t-th has as many times the root of t.
+        directions: random directions of the first estimate; the t-th takes √t times as many.
         bisections: queries to find the boundary on a segment.
         halvings: the most queries to find a step that keeps the other label.
     """
@@ -110,10 +110,10 @@ def hop_skip_jump(
     gaps = torch.cdist(points, pool).masked_fill(own[:, None] == _predict(network, pool), torch.inf)
     reached = gaps.isfinite().any(1)
     search = _Search(network, points, own, settings)
-    place = search.bisect(torch.where(reached[:, None], pool[gaps.argmin(1)], points))
+    boundary = search.bisect(torch.where(reached[:, None], pool[gaps.argmin(1)], points))
     for step in range(1, settings.iterations + 1):
-        place = search.bisect(search.jump(place, step, generator))
-    return torch.where(reached, (place - points).norm(dim=-1), torch.inf)
+        boundary = search.bisect(search.jump(boundary, step, generator))
+    return torch.where(reached, (boundary - points).norm(dim=-1), torch.inf)
 
 
 def _predict(network: Classifier, points: Float[Tensor, "t d"]) -> Int[Tensor, " t"]:
@@ -121,7 +121,7 @@ def _predict(network: Classifier, points: Float[Tensor, "t d"]) -> Int[Tensor, "
 
 
 def _points_per_query(network: Classifier, numbers: int) -> int:
-    """For how many points all copies are one query, if the copies of one point hold so many numbers."""
+    """How many points one query takes, if all copies of one point hold so many numbers."""
     return max(1, (_CACHED if isinstance(network, Mlp) else _CHUNK) // numbers)
 
 
@@ -145,39 +145,39 @@ class _Search:
         return (network.above(images) if isinstance(network, Mlp) else network(images)).argmax(-1)
 
     def bisect(self, far: Float[Tensor, "t d"]) -> Float[Tensor, "t d"]:
-        """The end with the other label of a short piece of the segment from each point to its far end."""
+        """The point just beyond the boundary on the segment from each point to a far end with another label."""
         low, high = (torch.full_like(far[:, :1], value) for value in (0.0, 1.0))
-        start, way = self.image(self.points), self.image(far - self.points)
+        start, direction = self.image(self.points), self.image(far - self.points)
         for _ in range(self.settings.bisections):
             middle = (low + high) / 2
-            over = (self.labels(start + middle * way) != self.own)[:, None]
-            low, high = torch.where(over, low, middle), torch.where(over, middle, high)
+            other_label = (self.labels(start + middle * direction) != self.own)[:, None]
+            low, high = torch.where(other_label, low, middle), torch.where(other_label, middle, high)
         return self.points + high * (far - self.points)
 
-    def jump(self, place: Float[Tensor, "t d"], step: int, generator: torch.Generator) -> Float[Tensor, "t d"]:
+    def jump(self, boundary: Float[Tensor, "t d"], step: int, generator: torch.Generator) -> Float[Tensor, "t d"]:
         """A step along the estimated normal that keeps the other label; none if no length does."""
-        normal = self.normal(place, self.settings.directions_at(step), generator)
-        length = (place - self.points).norm(dim=-1, keepdim=True) / math.sqrt(step)
-        start, way = self.image(place), self.image(normal)
+        normal = self.normal(boundary, self.settings.directions_at(step), generator)
+        length = (boundary - self.points).norm(dim=-1, keepdim=True) / math.sqrt(step)
+        start, direction = self.image(boundary), self.image(normal)
         taken = torch.zeros_like(length)
         for _ in range(self.settings.halvings):
-            good = (self.labels(start + length * way) != self.own)[:, None] & (taken == 0)
-            taken, length = torch.where(good, length, taken), length / 2
-        return torch.where(taken > 0, place + taken * normal, place)
+            keeps_other_label = (self.labels(start + length * direction) != self.own)[:, None] & (taken == 0)
+            taken, length = torch.where(keeps_other_label, length, taken), length / 2
+        return torch.where(taken > 0, boundary + taken * normal, boundary)
 
-    def normal(self, place: Float[Tensor, "t d"], batch: int, generator: torch.Generator) -> Float[Tensor, "t d"]:
-        """The estimated unit normal at each place, from directions that all share."""
-        drawn = torch.randn((batch, place.shape[1]), generator=generator, device=place.device, dtype=DTYPE)
-        unit = (drawn / drawn.norm(dim=-1, keepdim=True)).to(place)
-        width = (place - self.points).norm(dim=-1) / place.shape[1]
-        starts, ways = self.image(place), self.image(unit)
-        few = _points_per_query(self.network, ways.numel())
+    def normal(self, boundary: Float[Tensor, "t d"], batch: int, generator: torch.Generator) -> Float[Tensor, "t d"]:
+        """The estimated unit normal at each boundary point, from random directions that all share."""
+        drawn = torch.randn((batch, boundary.shape[1]), generator=generator, device=boundary.device, dtype=DTYPE)
+        unit = (drawn / drawn.norm(dim=-1, keepdim=True)).to(boundary)
+        width = (boundary - self.points).norm(dim=-1) / boundary.shape[1]
+        starts, directions = self.image(boundary), self.image(unit)
+        chunk = _points_per_query(self.network, directions.numel())
         queries = (
-            torch.addcmul(start[:, None], step[:, None, None], ways).flatten(0, 1)
-            for start, step in zip(starts.split(few), width.split(few), strict=True)
+            torch.addcmul(start[:, None], step[:, None, None], directions).flatten(0, 1)
+            for start, step in zip(starts.split(chunk), width.split(chunk), strict=True)
         )
-        over = torch.cat([self.labels(part) for part in queries]).view(-1, batch) != self.own[:, None]
-        sign = 2 * over.to(place.dtype) - 1
+        other_label = torch.cat([self.labels(part) for part in queries]).view(-1, batch) != self.own[:, None]
+        sign = 2 * other_label.to(boundary.dtype) - 1
         balanced = sign - sign.mean(1, keepdim=True)
         # Where all directions agree, the balanced signs are 0, and the signs themselves are taken.
         slope = torch.where(balanced.any(1, keepdim=True), balanced, sign) @ unit
