@@ -1,7 +1,7 @@
 r"""Run membership attacks against trained models, and judge them all alike: rates, and intervals of two kinds.
 
 `evaluate(models)` runs the attacks of `attacks.membership.table.ATTACKS`, or yours, against every target. What the
-models do not offer to an attack (weights of a forest, enough shadow models) is said in `missing` and raises nothing.
+models do not offer to an attack (weights of a forest, enough shadow models) is named in `missing` and raises no error.
 
 What is measured of each target are `METRICS`, and `tpr@F`, the true positive rate at a false positive rate F. Means
 over targets have intervals of one of two kinds:
@@ -17,7 +17,7 @@ over targets have intervals of one of two kinds:
     1981, Annals of Statistics 9). Where there are too few models to leave any out, or all have the same number, the
     lower end is that of all targets as one sample (`pooled_estimate`), and the upper end the mean of the single
     targets' upper ends, which is wider. Where all were trained on the same points, both ends are means of the single
-    targets' ends, and so for other points: leaving out models does not tell how much the choice of the members matters.
+    targets' ends, for other points: leaving out models would not show how much it matters which points are members.
     An audit of somebody's rows uses this kind.
 
 `interval="population"`: for *rows such as these*. Other models on other rows of the same law would give other means.
@@ -171,15 +171,15 @@ class Evaluation:
         each = {name: self._without_points(name, metric) for name in weights}
         without_points = {name: rates for name, rates in each.items() if rates is not None}
         known = len(without_points) == len(weights)
-        left = _weighted_sum(weights, without_points).mean(-1) if known else values
+        group_means = _weighted_sum(weights, without_points).mean(-1) if known else values
         if len(values) < 2:  # how much models vary is unknown
             return Estimate(float(values.mean()), least, most, n=len(values), level=level)
-        variances = float(values.var() / len(values)), float(left.var(correction=0) * (len(left) - 1))
+        variances = float(values.var() / len(values)), float(group_means.var(correction=0) * (len(group_means) - 1))
         total, middle = sum(variances), float(values.mean())
         if known and math.sqrt(total) < _ROUNDING and len(weights) == 1:
             return self._mean_of_targets(next(iter(weights)), metric, level)
-        freedom = total**2 / max(variances[0] ** 2 / (len(values) - 1) + variances[1] ** 2 / (len(left) - 1), 1e-300)
-        half = float(special.stdtrit(freedom, (1 + level) / 2)) * math.sqrt(total) if total > 0 else 0.0
+        nu = total**2 / max(variances[0] ** 2 / (len(values) - 1) + variances[1] ** 2 / (len(group_means) - 1), 1e-300)
+        half = float(special.stdtrit(nu, (1 + level) / 2)) * math.sqrt(total) if total > 0 else 0.0
         half = half if known else math.inf
         return Estimate(middle, max(middle - half, least), min(middle + half, most), n=len(values), level=level)
 
@@ -198,10 +198,10 @@ class Evaluation:
 
     def standard_errors(self, metrics: Sequence[str]) -> Mapping[str, Mapping[str, float]]:
         """Jackknife errors of the means over targets, by attack and metric; empty where they cannot be had."""
-        lacking = [metric for metric in metrics if metric not in self._errors]
-        if lacking:
-            errors = self._jackknife(lacking)
-            self._errors.update({metric: {name: own[metric] for name, own in errors.items()} for metric in lacking})
+        unmeasured = [metric for metric in metrics if metric not in self._errors]
+        if unmeasured:
+            errors = self._jackknife(unmeasured)
+            self._errors.update({metric: {name: own[metric] for name, own in errors.items()} for metric in unmeasured})
         names = self._errors[metrics[0]] if metrics else ()
         return {name: {metric: self._errors[metric][name] for metric in metrics} for name in names}
 
@@ -209,7 +209,7 @@ class Evaluation:
         groups = model_groups(self.models)
         if len(self.models.target_numbers) < 2 or len(groups) < _LEAST_GROUPS:
             return {}
-        attacks = {name: one.attack for name, one in self.results.items() if one.scores is not None}
+        attacks = {name: result.attack for name, result in self.results.items() if result.scores is not None}
         if self.remeasure is None:
             parts = (measure_without(self.models, group, attacks, metrics, self.generator) for group in groups)
         else:
@@ -249,7 +249,7 @@ class Evaluation:
 
     def _pool(self, name: str, metric: str, targets: Sequence[int], level: float) -> Estimate:
         scores, flagged = self.scores(name), self.results[name].flagged
-        assert flagged is not None  # as the scores are
+        assert flagged is not None  # an attack with scores has flags
         member = self.models.target_member[targets]
         return pooled_estimate(scores[targets], flagged[targets], member, metric, level=level)
 
@@ -284,7 +284,7 @@ class Evaluation:
         self, name: str, metrics: Sequence[str]
     ) -> dict[str, Float64[Tensor, "groups targets"]] | None:
         scores, flagged, member = self.scores(name), self.results[name].flagged, self.models.target_member
-        assert flagged is not None  # as the scores are
+        assert flagged is not None  # an attack with scores has flags
         points = torch.arange(member.shape[1], device=member.device)
         groups = min(_GROUPS_OF_POINTS, len(points) // 2)
         fewest = min(int(member.sum(1).min()), int((~member).sum(1).min()))
@@ -334,10 +334,10 @@ def _run(
         return AttackResult(attack, None, None, {}, str(reason))
     member = models.target_member
     outsiders = fewest_outsiders(models)
-    seen = [fpr for fpr in fprs if is_resolvable(fpr, outsiders)]
-    rates = measure(scores, flagged, member, [*METRICS, *map(tpr_name, seen)])
-    unseen = [f"TPR at {fpr:g} needs ≥ {math.ceil(1 / fpr - 1e-9):,} outsiders" for fpr in fprs if fpr not in seen]
-    return AttackResult(attack, scores, flagged, rates, "; ".join(unseen))
+    shown = [fpr for fpr in fprs if is_resolvable(fpr, outsiders)]
+    rates = measure(scores, flagged, member, [*METRICS, *map(tpr_name, shown)])
+    not_shown = [f"TPR at {fpr:g} needs ≥ {math.ceil(1 / fpr - 1e-9):,} outsiders" for fpr in fprs if fpr not in shown]
+    return AttackResult(attack, scores, flagged, rates, "; ".join(not_shown))
 
 
 def scores_and_flags(
@@ -378,9 +378,9 @@ def measure(
     rows = max(1, _NUMBERS_AT_ONCE // scores.shape[1])
     fprs = {metric: fpr_of(metric) for metric in metrics if metric not in METRICS}
     parts = []
-    for own, marks in zip(scores.split(rows), member.split(rows), strict=True):
-        ranked = Scores.from_mask(own, member=marks)
-        fewest = int(ranked.outsiders.min())  # of fewer points than were asked for, one may always be flagged
+    for own, mask in zip(scores.split(rows), member.split(rows), strict=True):
+        ranked = Scores.from_mask(own, member=mask)
+        fewest = int(ranked.outsiders.min())  # after points are left out, one false alarm is always allowed
         found = {"auc": ranked.auc()} if "auc" in metrics else {}
         if fprs:
             tpr = ranked.tpr_at_fprs([max(fpr, 1 / fewest) for fpr in fprs.values()])
