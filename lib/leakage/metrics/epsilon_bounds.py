@@ -79,9 +79,9 @@ def one_run(
     largest = _largest_gaussian if gaussian else _largest_private
     design = {"points": len(right), "delta": delta, "error": (1 - level) / len(guesses)}
     found, most = [], []
-    for first, last in guesses:
-        count = first + last
-        correct = int(right[:first].sum()) + int((~right[len(right) - last :]).sum())
+    for members, outsiders in guesses:
+        count = members + outsiders
+        correct = int(right[:members].sum()) + int((~right[len(right) - outsiders :]).sum())
         found.append((largest(correct, count, **design), count, correct))
         most.append(largest(count, count, **design))
     epsilon, count, correct = max(found)
@@ -129,7 +129,7 @@ def least_total(
 
     Let $p_j$ be the probability of j right guesses, and $R_i = \sum_{j \ge i} \tfrac{j}{m} p_j$ and
     $W_i = \sum_{j \ge i} \tfrac{r - j}{m} p_j$ those that i or more are right and a random point is guessed right, or
-    wrong. Turn the coin of a point that is guessed right: its guess is wrong now, and one fewer is right. Two data sets
+    wrong. Flip the coin of a point that is guessed right: its guess is wrong now, and one fewer is right. Two data sets
     that differ by a point can be told apart only so well: $W_i \ge \omega(R_{i+1})$, where ω is `least_wrong`, for each
     point and, because ω is convex, for the mean over points. From $R_v = \tfrac{v}{m}\,\text{error}$ and
     $W_v = \tfrac{r - v}{m}\,\text{error}$ follow, for $i = v - 1, \ldots, 0$, the least values
@@ -155,8 +155,8 @@ def private_wrong(epsilon: float, delta: float) -> Callable[[float], float]:
 
     $$ \omega(R) = \max\bigl(0,\; e^{-\varepsilon}(R - \delta),\; R - \delta - (e^\varepsilon - 1)(1 - R)\bigr) $$
     """
-    ratio, more = math.exp(epsilon), math.expm1(epsilon)
-    return lambda right: max(0.0, (right - delta) / ratio, right - delta - more * (1 - right))
+    ratio, ratio_less_one = math.exp(epsilon), math.expm1(epsilon)
+    return lambda right: max(0.0, (right - delta) / ratio, right - delta - ratio_less_one * (1 - right))
 
 
 def gaussian_wrong(mu: float) -> Callable[[float], float]:
@@ -186,7 +186,7 @@ def _ratio_of_trials(hits: tuple[int, int], alarms: tuple[int, int], *, delta: f
     # An interval leaves half of its error on either side, and only one side is used.
     tpr, fpr = clopper_pearson(*hits, level=level), clopper_pearson(*alarms, level=level)
     ratios = ((tpr.low - delta, fpr.high), (1 - fpr.high - delta, 1 - tpr.low))
-    return max(0.0, *(math.log(above / under) for above, under in ratios if above > 0))
+    return max(0.0, *(math.log(numerator / denominator) for numerator, denominator in ratios if numerator > 0))
 
 
 def _largest_private(correct: int, guesses: int, *, points: int, delta: float, error: float) -> float:
