@@ -8,8 +8,7 @@ $$ \tilde w_j = v_j \sum_i \lambda_i y_i s_{ij} \tilde x_i, \qquad v_j = \sum_i 
    \lambda_i (q_i - m) = 0. $$
 
 Gradient descent leaves neurons on the kinks $Z_{ij} = 0$, where s may be anything in [0, 1]. A check that fixes s there
-finds a residual that training never removes.
-Leading dimensions are independent networks and training sets. Nothing here is random.
+finds a residual that training never removes. Leading dimensions are independent networks and training sets.
 """
 
 import itertools
@@ -73,12 +72,12 @@ def check_kkt(
     pairs = _pairs(model, points, labels, kink_tolerance)
     batch = labels.shape[:-1]
     solutions = [pairs[index].solve() for index in itertools.product(*map(range, batch))]
-    multipliers, weights = (torch.stack(part).view(*batch, *part[0].shape) for part in zip(*solutions, strict=True))
-    hidden, outputs = pairs.parameters(multipliers, weights)
+    multipliers, mu = (torch.stack(part).view(*batch, *part[0].shape) for part in zip(*solutions, strict=True))
+    hidden, outputs = pairs.parameters(multipliers, mu)
     distance = (hidden - pairs.hidden).square().sum((-2, -1)) + (outputs - model.outputs).square().sum(-1)
     return KktConditions(
         multipliers=multipliers,
-        subgradients=torch.where(multipliers[..., None] > 0, weights / multipliers[..., None], pairs.on.to(weights)),
+        subgradients=torch.where(multipliers[..., None] > 0, mu / multipliers[..., None], pairs.on.to(mu)),
         residual=(distance / model.squared_norm()).sqrt(),
         cosine=cosine(TwoLayer(hidden[..., :-1], hidden[..., -1], outputs), model),
         slackness=(multipliers * (fits - margin.unsqueeze(-1))).sum(-1) / (margin * multipliers.sum(-1)),
@@ -110,42 +109,42 @@ class _Pairs:
     def __getitem__(self, index: tuple[int, ...]) -> "_Pairs":
         return _Pairs(*(getattr(self, field.name)[index] for field in fields(self)))
 
-    def parameters(self, multipliers: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    def parameters(self, multipliers: Tensor, mu: Tensor) -> tuple[Tensor, Tensor]:
         r"""$\hat\theta$: the hidden layer and the output weights of the right-hand sides."""
-        hidden = self.outputs.unsqueeze(-1) * (weights.mT @ self.lifted)
+        hidden = self.outputs.unsqueeze(-1) * (mu.mT @ self.lifted)
         return hidden, (multipliers.unsqueeze(-2) @ self.height).squeeze(-2)
 
     def solve(self) -> tuple[Tensor, Tensor]:
         r"""The optimal $\lambda$ and $\mu$ of one network."""
         size = self.hidden.square().sum() + self.outputs.square().sum()
-        multipliers, weights = torch.zeros_like(self.height[:, 0]), torch.zeros_like(self.height)
-        rows, patterns, before = torch.arange(0, device=weights.device), weights[:0], torch.inf
-        for left in reversed(range(_ROUNDS)):
+        multipliers, mu = torch.zeros_like(self.height[:, 0]), torch.zeros_like(self.height)
+        rows, patterns, before = torch.arange(0, device=mu.device), mu[:0], torch.inf
+        for rounds_left in reversed(range(_ROUNDS)):
             for _ in range(_SWEEPS):
                 for i in range(len(multipliers)):
-                    self._update(i, multipliers, weights)
-            steepest, excess, distance = self._slopes(multipliers, weights)
-            stuck = excess <= _STUCK * size and (distance > 0.99 * before or not left)
+                    self._update(i, multipliers, mu)
+            steepest, excess, distance = self._slopes(multipliers, mu)
+            stuck = excess <= _STUCK * size and (distance > 0.99 * before or not rounds_left)
             if stuck or excess <= _SETTLED * distance + _ROUNDING * size:
-                return multipliers, weights
+                return multipliers, mu
             before = distance
-            if left == _ROUNDS - 2 and int(self.kink.sum()) <= _KINKS:
-                multipliers, weights = self._fit_all()
+            if rounds_left == _ROUNDS - 2 and int(self.kink.sum()) <= _KINKS:
+                multipliers, mu = self._fit_all()
                 continue
             used = (multipliers > 0).nonzero().squeeze(-1)
-            found = weights[used] / multipliers[used, None]
+            subgradients = mu[used] / multipliers[used, None]
             rows = torch.cat([rows, used, torch.arange(len(multipliers), device=rows.device)])
-            patterns = torch.cat([patterns, found, steepest])
+            patterns = torch.cat([patterns, subgradients, steepest])
             shares = _nonnegative(*self._gradients(rows, patterns, self.height[rows]))
             rows, patterns, shares = rows[shares > 0], patterns[shares > 0], shares[shares > 0]
             multipliers = torch.zeros_like(multipliers).index_add(0, rows, shares)
-            weights = torch.zeros_like(weights).index_add(0, rows, shares[:, None] * patterns)
+            mu = torch.zeros_like(mu).index_add(0, rows, shares[:, None] * patterns)
         raise RuntimeError(
             f"`check_kkt` did not settle in {_ROUNDS} rounds: {float(excess / size):.1e} above the minimum."
         )
 
-    def _update(self, i: int, multipliers: Tensor, weights: Tensor) -> None:
-        r"""Give point i its best multiplier and weights, in place, with those of all others fixed.
+    def _update(self, i: int, multipliers: Tensor, mu: Tensor) -> None:
+        r"""Give point i its best $\lambda_i$ and $\mu_{ij}$, in place, with those of all others fixed.
 
         Without constraints, $\mu_{ij} = c_j$ would be best. An active neuron has $\mu_{ij} = \lambda_i$ and one on the
         kink $\mu_{ij} = \min(\max(c_j, 0), \lambda_i)$, so that
@@ -159,30 +158,30 @@ class _Pairs:
         """
         squares, height, on, kink = self.outputs.square(), self.height[i], self.on[i], self.kink[i]
         stiffness = self.kernel[i, i] * squares
-        push = self.pull[i] - squares * (self.kernel[i] @ weights) + stiffness * weights[i]
+        push = self.pull[i] - squares * (self.kernel[i] @ mu) + stiffness * mu[i]
         gap = self.outputs - multipliers @ self.height + multipliers[i] * height
         wanted = torch.where(kink & (stiffness > 0), push / stiffness, 0.0)
         order = kink.nonzero().squeeze(-1)
         order = order[wanted[order].argsort(descending=True)]
-        above = torch.cat([(height @ gap + (push * on).sum())[None], push[order]]).cumsum(0)
-        below = torch.cat([(height @ height + (stiffness * on).sum())[None], stiffness[order]]).cumsum(0)
-        best = (above / below).amax().clamp_min(0)
-        multipliers[i], weights[i] = best, best * on + torch.minimum(wanted.clamp_min(0), best) * kink
+        numerators = torch.cat([(height @ gap + (push * on).sum())[None], push[order]]).cumsum(0)
+        denominators = torch.cat([(height @ height + (stiffness * on).sum())[None], stiffness[order]]).cumsum(0)
+        best = (numerators / denominators).amax().clamp_min(0)
+        multipliers[i], mu[i] = best, best * on + torch.minimum(wanted.clamp_min(0), best) * kink
 
-    def _slopes(self, multipliers: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _slopes(self, multipliers: Tensor, mu: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         r"""The steepest subgradients of every point, a bound of the excess over the minimum, the squared distance."""
-        hidden, outputs = self.parameters(multipliers, weights)
+        hidden, outputs = self.parameters(multipliers, mu)
         gaps = hidden - self.hidden, outputs - self.outputs
         slopes = self.outputs * (self.lifted @ gaps[0].mT)
         base = self.height @ gaps[1]
         steepest = (self.on | (self.kink & (slopes < 0))).to(slopes)
         downhill = (base + (slopes * steepest).sum(-1)).clamp_max(0).amin()
-        along = (multipliers * base).sum() + (weights * slopes).sum()
+        along = (multipliers * base).sum() + (mu * slopes).sum()
         excess = along.abs() - downhill * multipliers.sum()
         return steepest, excess, gaps[0].square().sum() + gaps[1].square().sum()
 
     def _fit_all(self) -> tuple[Tensor, Tensor]:
-        r"""All multipliers and weights in one fit; at the kinks $\mu_{ij} + \nu_{ij} = \lambda_i$ is a stiff equation.
+        r"""All $\lambda_i$ and $\mu_{ij}$ in one fit; at kinks $\mu_{ij} + \nu_{ij} = \lambda_i$ is a stiff equation.
 
         Source: C. L. Lawson, R. J. Hanson (1974), Solving Least Squares Problems, chapter 22.
         """
@@ -193,13 +192,13 @@ class _Pairs:
         heights = torch.cat([self.height, torch.zeros_like(one)])
         gradients, target = self._gradients(rows, torch.cat([self.on.to(one), one]), heights)
         owner = torch.nn.functional.one_hot(point, count).to(one)
-        unit, nothing = torch.eye(kinks).to(one), target.new_zeros((len(target), kinks))
+        unit, zeros = torch.eye(kinks).to(one), target.new_zeros((len(target), kinks))
         equations = _STIFFNESS * gradients.norm(dim=0).amax() * torch.cat([owner, -unit, -unit], dim=1)
-        system = torch.cat([torch.cat([gradients, nothing], dim=1), equations])
+        system = torch.cat([torch.cat([gradients, zeros], dim=1), equations])
         found = _nonnegative(system, torch.cat([target, target.new_zeros(kinks)]))
-        multipliers, weights = found[:count], found[:count, None] * self.on
-        weights[point, neuron] = torch.minimum(found[count : count + kinks], multipliers[point])
-        return multipliers, weights
+        multipliers, mu = found[:count], found[:count, None] * self.on
+        mu[point, neuron] = torch.minimum(found[count : count + kinks], multipliers[point])
+        return multipliers, mu
 
     def _gradients(self, rows: Tensor, patterns: Tensor, heights: Tensor) -> tuple[Tensor, Tensor]:
         r"""The gradients of these points with these subgradients as columns, and $\theta$ in the same coordinates."""
@@ -222,15 +221,15 @@ def _pairs(model: TwoLayer, points: Tensor, labels: Tensor, kink_tolerance: floa
     hidden = torch.cat([model.weights, model.biases.unsqueeze(-1)], dim=-1)
     lifted = torch.cat([points, torch.ones_like(points[..., :1])], dim=-1) * labels.unsqueeze(-1)
     signed = lifted @ hidden.mT
-    reach = labels.unsqueeze(-1) * signed
-    kink = reach.abs() <= kink_tolerance * lifted.norm(dim=-1, keepdim=True) * hidden.norm(dim=-1).unsqueeze(-2)
+    Z = labels.unsqueeze(-1) * signed
+    kink = Z.abs() <= kink_tolerance * lifted.norm(dim=-1, keepdim=True) * hidden.norm(dim=-1).unsqueeze(-2)
     return _Pairs(
         hidden=hidden,
         outputs=model.outputs,
         lifted=lifted,
         kernel=lifted @ lifted.mT,
-        height=labels.unsqueeze(-1) * reach.clamp_min(0),
+        height=labels.unsqueeze(-1) * Z.clamp_min(0),
         pull=signed * model.outputs.unsqueeze(-2),
         kink=kink,
-        on=(reach > 0) & ~kink,
+        on=(Z > 0) & ~kink,
     )

@@ -47,8 +47,7 @@ class Optimum:
 
     Attributes:
         model: the network; several of its neurons may share a kink, to within about 1e-5.
-        multipliers: $λ_i ≥ 0$, feasible for the dual problem, so that their sum is at most $½‖θ‖²$ of any network with
-            margin 1.
+        multipliers: $λ_i ≥ 0$, feasible for the dual problem, so that their sum is at most the least $½‖θ‖²$.
         gap: $1 - Σλ_i / ½‖θ‖²$, computed from the network and the multipliers alone.
     """
 

@@ -57,15 +57,15 @@ def _root(v: Tensor, gamma: Tensor) -> Tensor:
     w = torch.minimum(torch.maximum((-gamma.clamp_min(1.0).log()), low), high)
     last = high - low
     for _ in range(_STEPS):
-        slope = torch.sigmoid(w)
-        value, rise = w - v + gamma * slope, 1 + gamma * slope * torch.sigmoid(-w)
+        sigmoid = torch.sigmoid(w)
+        value, derivative = w - v + gamma * sigmoid, 1 + gamma * sigmoid * torch.sigmoid(-w)
         # The change of the equation when v, γρ'(w) and w are rounded by one unit.
-        unit = torch.finfo(w.dtype).eps * (v.abs() + gamma * slope + rise * w.abs())
+        unit = torch.finfo(w.dtype).eps * (v.abs() + gamma * sigmoid + derivative * w.abs())
         done = value.abs() <= _ROUNDINGS * unit
         if bool(done.all()):
             return w
         low, high = torch.where(value <= 0, w, low), torch.where(value >= 0, w, high)
-        step = value / rise
+        step = value / derivative
         target = w - step
         halve = (target <= low) | (target >= high) | (step.abs() > _SHRINK * last)
         new = torch.where(done, w, torch.where(halve, low + (high - low) / 2, target))
