@@ -56,9 +56,9 @@ def train(
 
     Args:
         networks: the initial networks, leading dimensions models and settings; they are not changed.
-        examples: those of all models, points and classes; see `MlpEnsemble`.
+        examples: the points and classes of all models; see `MlpEnsemble`.
         rows: which points each model is trained on.
-        noise: σ of each setting; 0 is clipping alone, without any guarantee.
+        noise: σ of each setting; 0 only clips, without any guarantee.
         learning_rate: η of each setting.
         generator: its device is that of the networks.
     """
@@ -66,14 +66,14 @@ def train(
     parameters = [part for layer in zip(trained.weights, trained.biases, strict=True) for part in layer]
     dtype, rate = parameters[0].dtype, recipe.sampling_rate(rows.shape[1])
     points, step = examples.inputs[0].to(dtype), (learning_rate / recipe.batch).to(dtype)
-    spread = step * noise.to(dtype) * recipe.clip
+    noise_scale = step * noise.to(dtype) * recipe.clip
     for index, present in poisson_batches(rows, rate, steps=recipe.steps, generator=generator):
         sums = clipped_gradient_sum(trained, points[index], examples.targets[index], clip=recipe.clip, present=present)
         for parameter, total in zip(parameters, sums, strict=True):
             shape = (len(parameter), 1, *parameter.shape[2:])  # all settings of a model share the noise ξ
             drawn = torch.randn(shape, generator=generator, device=parameter.device, dtype=dtype)
             column = (-1, *[1] * (parameter.ndim - 2))
-            parameter.addcmul_(step.view(column), total, value=-1).addcmul_(spread.view(column), drawn, value=-1)
+            parameter.addcmul_(step.view(column), total, value=-1).addcmul_(noise_scale.view(column), drawn, value=-1)
     return Mlp(trained.weights, trained.biases)  # checks that they are finite
 
 
@@ -104,14 +104,14 @@ def clipped_gradient_sum(
     """
     inputs, signals = backpropagate(networks, points.unsqueeze(1), labels.unsqueeze(1))
     pairs = list(zip(inputs, signals, strict=True))
-    squares = [signal.square().sum(-1) * (below.square().sum(-1) + 1) for below, signal in pairs]
+    squares = [signal.square().sum(-1) * (layer_input.square().sum(-1) + 1) for layer_input, signal in pairs]
     factors = (clip / torch.stack(squares).sum(0).sqrt().clamp_min(_NO_NORM)).clamp_max(1)
     if present is not None:
         factors = factors * present.unsqueeze(1)
     sums = []
-    for below, signal in pairs:
+    for layer_input, signal in pairs:
         clipped = factors.unsqueeze(-1) * signal
-        sums += [torch.einsum("...bo,...bi->...oi", clipped, below), clipped.sum(-2)]
+        sums += [torch.einsum("...bo,...bi->...oi", clipped, layer_input), clipped.sum(-2)]
     return sums
 
 

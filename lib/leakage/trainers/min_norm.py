@@ -1,4 +1,4 @@
-r"""Minimum-norm least squares at many widths, by one factorisation each side of p = n.
+r"""Minimum-norm least squares at many widths, by one method for p ≤ n and one for p > n.
 
 The prediction of $\hat\beta = F_p^+ y$ at a query $f$ is linear in the labels, $\hat y = w_p^\top y$ with
 $w_p = (F_p^\top)^+ f_p$ and $F_p$ the first p columns of the design. One QR decomposition gives $w_p$ for all p ≤ n,
@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-_SINGULAR = 1e-4  # pivots below this share of the largest go to the pseudo-inverse: condition 1e8 of a Gram matrix
+_SINGULAR = 1e-4  # share of the largest pivot below which the pseudo-inverse is used: condition 1e8 of a Gram matrix
 
 
 def nested_min_norm(
@@ -35,17 +35,16 @@ def nested_weights(
     nearly loses rank at some width (a feature that is 0 on every row, say) is solved there by its pseudo-inverse.
 
     The Gram matrix squares the condition number of the design: relative errors are $10^{-13}$ for Gaussian designs away
-    from p = n, and at most about $10^{-8}$ next to it.
-    The `widths` increase strictly, from 1 to P.
+    from p = n, and at most about $10^{-8}$ next to it. The `widths` increase strictly, from 1 to P.
     """
     rows = features.shape[-2]
     designs, points = (tensor.reshape(-1, *tensor.shape[-2:]) for tensor in (features, queries))
     narrow, wide = [p for p in widths if p <= rows], [p for p in widths if p > rows]
     parts = [solve(designs, points, part) for solve, part in ((_narrow, narrow), (_wide, wide)) if part]
-    weights, sound = (torch.cat(pieces, dim=1) for pieces in zip(*parts, strict=True))
-    for index in (~sound).any(dim=0).nonzero().flatten().tolist():
-        lost, p = ~sound[:, index], widths[index]
-        weights[lost, index] = points[lost, :, :p] @ torch.linalg.pinv(designs[lost, :, :p])
+    weights, reliable = (torch.cat(pieces, dim=1) for pieces in zip(*parts, strict=True))
+    for index in (~reliable).any(dim=0).nonzero().flatten().tolist():
+        unreliable, p = ~reliable[:, index], widths[index]
+        weights[unreliable, index] = points[unreliable, :, :p] @ torch.linalg.pinv(designs[unreliable, :, :p])
     return weights.reshape(*features.shape[:-2], *weights.shape[1:])
 
 
@@ -54,10 +53,10 @@ def _narrow(designs: Tensor, points: Tensor, widths: list[int]) -> tuple[Tensor,
     q, r = torch.linalg.qr(designs[..., : widths[-1]])
     pivots = r.diagonal(dim1=-2, dim2=-1).abs()
     ends = torch.tensor(widths, device=designs.device)
-    sound = (pivots > _SINGULAR * pivots.cummax(dim=-1).values).cumprod(dim=-1)[:, ends - 1].bool()
+    reliable = (pivots > _SINGULAR * pivots.cummax(dim=-1).values).cumprod(dim=-1)[:, ends - 1].bool()
     coordinates = torch.linalg.solve_triangular(r.mT, points[..., : widths[-1]].mT, upper=False).mT
     keep = torch.arange(widths[-1], device=designs.device) < ends[:, None, None]
-    return torch.where(keep, coordinates.unsqueeze(1), 0.0) @ q.mT.unsqueeze(1), sound
+    return torch.where(keep, coordinates.unsqueeze(1), 0.0) @ q.mT.unsqueeze(1), reliable
 
 
 def _wide(designs: Tensor, points: Tensor, widths: list[int]) -> tuple[Tensor, Tensor]:
@@ -74,5 +73,5 @@ def _wide(designs: Tensor, points: Tensor, widths: list[int]) -> tuple[Tensor, T
         failures.append(failure)
         start = p
     smallest, largest = torch.stack(pivots, dim=1).aminmax(dim=-1)
-    sound = (torch.stack(failures, dim=1) == 0) & (smallest > _SINGULAR * largest)
-    return torch.stack(weights, dim=1), sound
+    reliable = (torch.stack(failures, dim=1) == 0) & (smallest > _SINGULAR * largest)
+    return torch.stack(weights, dim=1), reliable
