@@ -20,7 +20,7 @@ _LONGEST_VALUE = 80  # characters of a value that a message repeats
 
 
 def check_tensor(name: str, values: Any, shape: str = "", **lengths: int) -> "torch.Tensor":
-    """`values`, a tensor of this shape: axes separated by blanks, "*b" first for any number; "" for any shape."""
+    """`values`, a tensor of this shape: axes separated by blanks, `"*b"` first for any number; `""` for any shape."""
     if not _is_tensor(values):
         raise TypeError(f"`{name}` must be a tensor, got {type(values).__name__}; try torch.as_tensor.")
     if shape and not _fits(tuple(values.shape), shape.split(), lengths):
