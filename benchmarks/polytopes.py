@@ -181,7 +181,7 @@ def ordinary_deepfool(network: Mlp, points: Tensor) -> Tensor:
     """Distances by DeepFool as it is usually written: one backward pass for each class and projection."""
     ends, labels = points.clone(), network(points).argmax(-1)
     moving = torch.arange(len(points))
-    for _ in range(boundary_distance._MOST_PROJECTIONS):
+    for _ in range(boundary_distance.MOST_PROJECTIONS):
         here = ends[moving].requires_grad_()
         outputs = network(here)
         slopes = torch.stack(
@@ -195,7 +195,7 @@ def ordinary_deepfool(network: Mlp, points: Tensor) -> Tensor:
         near = far.argmin(-1)
         # Where the piece is constant there is no way to go.
         step = torch.where(far[rows_of, near].isfinite(), far[rows_of, near] / lengths[rows_of, near], 0.0)
-        ends[moving] -= (1 + boundary_distance._OVERSHOOT) * step.unsqueeze(-1) * slopes[rows_of, near]
+        ends[moving] -= (1 + boundary_distance.OVERSHOOT) * step.unsqueeze(-1) * slopes[rows_of, near]
         moving = moving[network(ends[moving]).argmax(-1) == labels[moving]]
         if not len(moving):
             break

@@ -14,8 +14,8 @@ from leakage.geometry.polytopes import activation_pattern, inscribed_radius, out
 from leakage.geometry.rays import segment_label_change
 from leakage.models.mlp import Mlp
 
-_MOST_PROJECTIONS = 50  # after which a point counts as not reached
-_OVERSHOOT = 0.02  # what a projection goes further than the boundary, so that the label does change
+MOST_PROJECTIONS = 50  # after which a point counts as not reached
+OVERSHOOT = 0.02  # what a projection goes further than the boundary, so that the label does change
 _LEAST = 1e-12  # of the largest coordinate, or of 1: the shortest step
 _CHUNK = 2**22  # numbers of A_P held at once: 32 MiB of float64
 
@@ -43,11 +43,11 @@ def _deepfool(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]
     ends, labels = points.clone(), network(points).argmax(-1)
     moving = torch.arange(len(points), device=points.device)
     nearest = first = _nearest_boundary(network, points, labels)
-    for step in range(_MOST_PROJECTIONS):
+    for step in range(MOST_PROJECTIONS):
         if step:
             nearest = _nearest_boundary(network, ends[moving], labels[moving])
         # A little further than the boundary, and never so little that rounding hides it; nowhere if there is none.
-        length = torch.where(nearest.distances.isfinite(), (1 + _OVERSHOOT) * nearest.distances, 0.0)
+        length = torch.where(nearest.distances.isfinite(), (1 + OVERSHOOT) * nearest.distances, 0.0)
         ends[moving] += torch.maximum(length, _shortest_step(ends[moving]))[:, None] * nearest.directions
         moving = moving[network(ends[moving]).argmax(-1) == labels[moving]]
         if not len(moving):
