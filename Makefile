@@ -66,7 +66,7 @@ test-oldest: $(READY) ## test the library with the oldest packages that pyprojec
 	$(OLDEST)/venv/bin/python -m pip install -q -c $(OLDEST)/requirements.txt -c $(OLDEST)/indirect.txt -e . \
 	  beartype hypothesis psutil pytest pytest-xdist
 	$(OLDEST)/venv/bin/python -m pytest -q $(SIDE_BY_SIDE) -o filterwarnings=default -m "not slow" \
-	  $(shell grep -LE 'reproduced(\.| import )(run[ .]|re|[^r])' $(NUMERICAL))
+	  $(shell grep -LP 'reproduced(\.| import )(?!runtime)' $(NUMERICAL))
 
 benchmark: $(READY) ## time our algorithms against the straightforward ones
 	status=0; for name in min_norm blessing kkt_margin gradient_inversion polytopes audit peers growth; do \
