@@ -42,6 +42,7 @@ _GAME, IDEA, EXPERIMENTS, VERDICTS, YOUR_TURN, APPENDIX = SECTIONS
 # The MyST that the book is rendered with.
 CONFIG = yaml.safe_load((Path(__file__).parents[1] / "_config.yml").read_text(encoding="utf-8"))["parse"]
 MARKDOWN = create_md_parser(MdParserConfig(enable_extensions={*CONFIG["myst_enable_extensions"]}), RendererHTML)
+ROOT = Path(__file__).parents[1]
 DIRECTIVE = re.compile(r"\{(?P<name>[\w:.+-]+)\}\s*(?P<argument>.*)")
 OPTIONS = re.compile(r"\A(?:---\n(?:.*\n)*?---\n|(?::[\w-]+:.*\n)+)")
 # Directives whose body is not prose, and those whose argument is a file or a key rather than a title.
@@ -363,6 +364,15 @@ def definitions_stand_where_code_is_explained(chapter: Chapter) -> list[str]:
     ]
 
 
+def shown_sources_are_found(chapter: Chapter) -> list[str]:
+    return [
+        f"{path} has no {text}"
+        for path, options in re.findall(r"```\{literalinclude\} /(\S+)\n((?::.*\n)*)", chapter.text)
+        for text in re.findall(r":(?:start|end)-\w+: *(.+)", options)
+        if text.strip('"') not in (ROOT / path).read_text("utf-8")
+    ]
+
+
 def typed_decimals(prose: str, words: str) -> list[str]:
     """Decimals among the words, and formulas that hold nothing but one; numbers that name a place do not count."""
     return [match.group(0) for match in _DECIMAL.finditer(_NAMED_NUMBER.sub(" ", words))] + _BARE_FORMULA.findall(prose)
@@ -518,6 +528,7 @@ RULES = (
     the_answer_names_its_rows,
     prose_stands_between_code_cells,
     definitions_stand_where_code_is_explained,
+    shown_sources_are_found,
     results_are_not_typed,
     every_claim_is_judged,
     generated_tables_are_shown,

@@ -212,6 +212,7 @@ BREACHES = [
     ("the_answer_names_its_rows", "Rows: `mini.mean`.", "Rows: `mini.mean`, `mini.median`.", "rests on mini.median"),
     ("the_answer_names_its_rows", "Somebody is", "Somebody is{glue:text}`mini_mean`" * 4, "hold 5 glued numbers"),
     ("definitions_stand_where_code_is_explained", "mean = share", "class A: ...\nmean = share", "`A` is defined here"),
+    ("shown_sources_are_found", "We draw", "```{literalinclude} /Makefile\n:start-at: brook\n```\n", "has no brook"),
     ("results_are_not_typed", "The verdicts follow.", "The advantage is 0.668.", "0.668 is typed"),
     ("every_claim_is_judged", 'judge("mini.mean"', 'judge("mini.median"', "mini.mean is declared and never judged"),
     ("every_claim_is_judged", 'judge("mini.mean"', 'judge("mini.median"', "mini.median is judged and not declared"),
