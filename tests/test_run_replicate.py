@@ -103,13 +103,23 @@ def test_what_was_found_before_an_interruption_stays_and_more_seeds_are_added(re
     assert len(executions(repository)) == 6
 
 
+def sentences(book):
+    """What the kept runs of each claim say in words, by chapter and id."""
+    kept, found = replications.read(book), {}
+    for name in book.chapters:
+        code, claims = replications.cells_digest(book.notebook(name)), book.declarations(name).claims
+        told = ((one.id, replications.replication(kept[name], one, code=code)) for one in claims)
+        found[name] = {id: one.sentence for id, one in told if one}
+    return found
+
+
 def test_a_changed_rule_is_tried_again_and_changed_words_are_not(repository):
     assert leakage(repository, "replicate", "--seeds", "1") == 0
     old = kept(repository)
     edit(repository / "book/claims/sums.yml", "x.high < 2", "x.high < 3")
     edit(repository / "book/claims/words.yml", "Figure 1", "Figure 2")
     head = commit(repository)
-    assert replications.sentences(open_book(repository)) == {
+    assert sentences(open_book(repository)) == {
         "words": {"words.a": "Runs under today's declaration: 1 held."},
         "sums": {"sums.a": "Runs under earlier declarations: 1 held."},
     }
@@ -117,7 +127,7 @@ def test_a_changed_rule_is_tried_again_and_changed_words_are_not(repository):
     assert kept(repository)["sums"][:1] == old["sums"], "what the old rules said is kept"
     assert {*seeds(repository, "sums")} == {old["sums"][0]["seed"], *replications.draw_seeds(head, 2)}
     assert {*seeds(repository, "words")} == {old["words"][0]["seed"], *replications.draw_seeds(head, 1)}
-    assert replications.sentences(open_book(repository)) == {
+    assert sentences(open_book(repository)) == {
         "words": {"words.a": "Runs under today's declaration: 2 held."},
         "sums": {"sums.a": "Runs under today's declaration: 2 held. Runs under earlier declarations: 1 held."},
     }
@@ -147,7 +157,7 @@ def test_a_chapter_that_fails_at_a_seed_is_told_and_kept_and_so_are_the_others(r
     assert len(kept(repository)["words"][0]["claims"]) == 1
     assert leakage(repository, "replicate", "--seeds", "1") == 0
     assert len(set(seeds(repository, "sums"))) == 2, "another seed takes its place, and the failure stays"
-    told = replications.sentences(open_book(repository))["sums"]
+    told = sentences(open_book(repository))["sums"]
     assert told == {"sums.a": "Runs under today's declaration: 1 held."}
 
 

@@ -164,16 +164,6 @@ def replication(runs: Sequence[Mapping[str, Any]], claim: Claim, *, code: str) -
     return Replication(claim.expected, verdicts, earlier, _distances(now, claim), older_code)
 
 
-def sentences(book: Book) -> dict[str, dict[str, str]]:
-    """What the replications of each claim say in words, by chapter and id."""
-    kept, found = read(book), {}
-    for chapter in book.chapters:
-        code, claims = cells_digest(book.notebook(chapter)), book.declarations(chapter).claims
-        told = ((claim.id, replication(kept[chapter], claim, code=code)) for claim in claims)
-        found[chapter] = {name: one.sentence for name, one in told if one}
-    return found
-
-
 def _distances(found: Sequence[Mapping[str, Any]], claim: Claim) -> tuple[float, ...]:
     """For each run the distance of the deciding rule, with each margin in units of its standard deviation."""
     word = DECIDING_RULE.get(claim.expected, "")
