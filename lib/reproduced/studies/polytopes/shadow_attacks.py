@@ -100,7 +100,7 @@ class TargetAndShadow(NamedTuple):
     shadow: AttackedNetwork
 
 
-@functools.lru_cache(maxsize=16)  # several experiments ask for the pairs of the same splits
+@functools.lru_cache(maxsize=32)  # several experiments ask for the pairs of the same splits
 def train_pair(task: Task, *, split: int, seed: int) -> TargetAndShadow:
     """Split the data anew and train target and shadow on it; `split` and `seed` fix everything that is random."""
     data, device = task.data, task.device
