@@ -63,7 +63,7 @@ test-oldest: $(READY) ## test the library with the oldest packages that pyprojec
 	  --override $(OLDEST)/torch.txt --constraint $(OLDEST)/indirect.txt --output-file $(OLDEST)/requirements.txt \
 	  pyproject.toml
 	$(PYTHON) -m venv $(OLDEST)/venv
-	$(OLDEST)/venv/bin/python -m pip install -q -c $(OLDEST)/requirements.txt -c $(OLDEST)/indirect.txt -e . \
+	$(OLDEST)/venv/bin/python -m pip install -q --no-compile -c $(OLDEST)/requirements.txt -c $(OLDEST)/indirect.txt -e . \
 	  beartype hypothesis psutil pytest pytest-xdist
 	$(OLDEST)/venv/bin/python -m pytest -q $(SIDE_BY_SIDE) -o filterwarnings=default -m "not slow" \
 	  $(shell grep -LP 'reproduced(\.| import )(?!runtime)' $(NUMERICAL))
@@ -95,8 +95,9 @@ lock: ## pin what pyproject.toml asks for; UPGRADE=1: the newest of everything (
 clean: ## delete everything generated; the virtual environment stays
 	rm -rf _build .pytest_cache .ruff_cache .hypothesis .jupyter
 
+# pip need not compile all modules: Python compiles those that are imported, a third, at the first import.
 $(READY): pyproject.toml requirements.txt
 	$(PYTHON) -m venv $(VENV)
 	$(if $(TORCH_INDEX),$(BIN)/python -m pip install -q -c requirements.txt --no-deps --index-url "$(TORCH_INDEX)" torch)
-	$(BIN)/python -m pip install -q -c requirements.txt -e ".[test]"
+	$(BIN)/python -m pip install -q --no-compile -c requirements.txt -e ".[test]"
 	touch $@
