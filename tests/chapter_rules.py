@@ -26,8 +26,6 @@ from myst_parser.parsers.mdit import create_md_parser
 
 from leakage.data import datasets
 
-# ── a chapter taken apart: sections, code cells and prose ─────────────────────────────────────────────────────────────
-
 SECTIONS = (
     "The game",
     "The idea",
@@ -228,8 +226,6 @@ def _split_at_headings(source: str) -> Iterator[str]:
         if any(line.strip() for line in lines[start:end]):
             yield "\n".join(lines[start:end])
 
-
-# ── the rules ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 PARAMETERS = {"profile": "ci", "seed": 0, "device": "auto"}
 ANSWER = ":::{admonition} The answer"

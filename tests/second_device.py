@@ -143,8 +143,6 @@ def exchanged(value: Any, exchange: Callable[[Any], Any]) -> Any:
     return value
 
 
-# ── tests run again on it ─────────────────────────────────────────────────────────────────────────────────────────────
-
 SHORT = {
     "leakage.attacks.gradient_inversion.tensor_decomposition": dict(_MOST_SWEEPS=6),
     "reproduced.studies.gradient_inversion.step_errors": dict(_POWER_STEPS=3, _ALS_SWEEPS=3),

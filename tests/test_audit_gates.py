@@ -54,6 +54,7 @@ def alarms(design):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", BARS)
 @pytest.mark.parametrize("design", DESIGNS)
 def test_a_bar_hardly_ever_fails_where_nothing_leaks(design, metric):
@@ -65,6 +66,7 @@ def total_leak(member):
     return np.where(member, 0.01, 3.0) + 1e-4 * np.random.default_rng(1).random(member.shape)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [200, 900])
 @pytest.mark.parametrize("design", DESIGNS)
 def test_a_total_leak_fails_every_bar_that_the_sample_can_decide(design, rows):
@@ -74,7 +76,9 @@ def test_a_total_leak_fails_every_bar_that_the_sample_can_decide(design, rows):
     decided = 0
     unseen = {"tpr@0.01"} if result.outsiders < 100 else set()
     if design not in ("pairs", "subsets", "one target"):
-        unseen |= {"advantage"}  # without references, an attack does not know the best threshold
+        unseen |= {"advantage"}
+        with pytest.raises(ValueError, match="learnt on shadow models"):
+            result.judge([Gate("advantage", 0.1)])
     for metric in {"auc", "advantage", "tpr@0.1", "tpr@0.01", "slice:tpr@0.1"} - unseen:
         for bar in (0.0, 0.3, 0.9):
             if result.lower_end(metric).attainable <= bar:
@@ -137,6 +141,14 @@ def test_the_worst_slice_is_found_where_the_average_passes():
     assert worst.too_small == ("group True",)  # eight rows
     assert found.at_least("slice:tpr@0.01") == pytest.approx(worst.at_least)
     assert "Worst slice: label rare" in found._repr_html_()
+
+
+def test_a_bar_is_refused_if_a_small_slice_may_leak_or_members_are_turned_over():
+    losses, member, labels = minority(rows=900)
+    with pytest.raises(ValueError, match=r"slice label rare .* too few to prove it"):
+        audit.of_losses(losses, member, labels=labels).judge([Gate("slice:tpr@0.01", 0.9)])
+    with pytest.raises(ValueError, match="turned over"):
+        audit.of_losses(total_leak(~member), member).judge([Gate("auc", 0.6)])
 
 
 def test_the_headline_is_the_attack_that_finds_most_at_one_percent():

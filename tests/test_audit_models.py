@@ -125,10 +125,16 @@ def test_units_are_given_with_models():
         audit.of_models(models, units=np.arange(POINTS) // 4)
 
 
-def test_modules_that_give_probabilities_are_refused():
-    softmax = [nn.Sequential(network(k), nn.Softmax(-1)) for k in range(MODELS)]
+class Squashed(nn.Sequential):
+    def forward(self, input):
+        return torch.sigmoid(super().forward(input))
+
+
+@pytest.mark.parametrize("end", [lambda inner: nn.Sequential(inner, nn.Softmax(-1)), Squashed])
+def test_modules_that_give_probabilities_are_refused(end):
+    modules = [end(network(k)) for k in range(MODELS)]
     with pytest.raises(ValueError, match="leave out the final softmax or sigmoid"):
-        audit.of_models(TrainedModels.from_modules(softmax, IMAGES, LABELS, PAIRS.member))
+        audit.of_models(TrainedModels.from_modules(modules, IMAGES.numpy(), LABELS.numpy(), PAIRS.member))
 
 
 def test_one_output_of_a_module_is_the_logit_of_class_one():

@@ -25,8 +25,6 @@ from leakage.data.gaussians import gaussian
 from leakage.trainers.ensembles import Recipe
 from reproduced.runtime import stream
 
-# ── scikit-learn classifiers ────────────────────────────────────────────────────────────────────────────────────────
-
 DRAWS = np.random.default_rng(0)
 ROWS = 121
 X = DRAWS.normal(size=(ROWS, 4))
@@ -188,8 +186,6 @@ def test_bad_inputs_of_clones_are_refused_with_the_cure(call, error, message):
     with pytest.raises(error, match=message):
         call()
 
-
-# ── PyTorch modules ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 POINTS, MODELS = 60, 6
 INPUTS = gaussian((POINTS, 30), generator=stream(0, "rows")).float()

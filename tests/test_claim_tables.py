@@ -126,8 +126,6 @@ def test_a_sentence_becomes_html_that_is_safe(text, shown):
     assert jinja_environment.sentence_html(text) == shown
 
 
-# ── where the papers are wrong ──────────────────────────────────────────────────────────────────────────────────────
-
 VALUES = {"x": X, "y": {"kind": "exact", "value": 2.0, "error": 1e-6}, "z": {"kind": "count", "count": 3, "of": 40}}
 
 
@@ -156,9 +154,6 @@ def test_refuted_statements_slips_of_proofs_and_misprints_stand_apart_with_their
         "Counted among 40.",
         "The expected verdict at seeds that nobody chose: 3 of 4; with earlier rules 2 of 2.",
     ]
-
-
-# ── addresses ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.fixture

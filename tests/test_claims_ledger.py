@@ -36,8 +36,6 @@ def record(shown) -> dict:
     return shown[-1][1]["claim"]
 
 
-# ── judging ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
 FOUND = Estimate(0.5, 0.4, 0.6, 100)
 RULE = "held if x.high < 2; refuted if x.low > 2"
 
@@ -150,9 +148,6 @@ def test_glue_writes_what_mystnb_reads(shown):
     ]
     with pytest.raises(ValueError, match="`text` of 'auc' must be a formatted string, got float"):
         claims.glue("auc", 0.5)  # type: ignore[arg-type]
-
-
-# ── words and tables ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def rows(table) -> list[list[str]]:

@@ -129,9 +129,6 @@ def test_every_attack_says_what_it_takes(name):
         torch.testing.assert_close(scores(mislabelled, name), planted(name))
 
 
-# ── panels ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def test_an_attack_of_your_own_is_one_line():
     found = evaluate(
         PLANTED, {"mine": lambda models: -models.losses, "loss": ATTACKS["loss"]}, generator=stream(0, "a")

@@ -22,7 +22,7 @@ from reproduced import command_line
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
-(SHOWN,) = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+SHOWN, ONE_MODEL = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 (PRINTED,) = re.findall(r"^```text\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 MOST_LINES = 140
 
@@ -49,11 +49,17 @@ def test_the_example_of_the_readme_prints_what_it_shows(capsys):
     assert agrees(capsys.readouterr().out, PRINTED)
 
 
+def test_the_example_of_one_model_audits_it_alone_and_beside_references():
+    losses, others = np.random.default_rng(0).exponential(size=(2, 60))
+    exec(
+        SHOWN.split("\nx, y")[0] + "\nimport numpy as np\n" + ONE_MODEL,
+        {"losses": losses, "inside": np.arange(60) < 30, "others": others[None]},
+    )
+
+
 def test_the_readme_gives_no_running_times():
     assert not re.search(r"\bminutes?\b|\bseconds?\b|\bhours?\b", README), "book/run_it.md has the running times"
 
-
-# ── the page "Audit your own model" ─────────────────────────────────────────────────────────────────────────────────
 
 TEXT = (ROOT / "book/audit_your_model.md").read_text("utf-8")
 CONTRACT = (ROOT / "book/audit_contract.md").read_text("utf-8")
@@ -115,8 +121,6 @@ def test_the_contract_has_every_key_of_the_json():
     keys = {*found, *(key for part in ("attacks", "records", "slices", "gates") for key in found[part][0])}
     assert not [key for key in keys if f"`{key}`" not in said]
 
-
-# ── the packages ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 LIBRARY = Path(leakage.__file__).parent
 PACKAGES = sorted(".".join(path.parent.relative_to(LIBRARY.parent).parts) for path in LIBRARY.rglob("__init__.py"))

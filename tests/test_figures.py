@@ -133,9 +133,6 @@ def test_a_stand_in_is_named_on_the_picture_and_in_its_text(shown):
     assert ALT not in metadata["image/png"]["alt"]
 
 
-# ── what is drawn ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def test_whiskers_span_the_intervals():
     _, ax = figure()
     estimates = [Estimate(0.5, 0.25, 1, n=9), Estimate(2, 1, 2.5, n=9)]

@@ -116,9 +116,6 @@ def test_records_twice_or_undeclared_are_at_fault_in_every_profile(profile):
     assert found == ("t.one: recorded 2 times", "t.two: recorded, but not declared")
 
 
-# ── beside the ledgers ──────────────────────────────────────────────────────────────────────────────────────────────
-
-
 @pytest.fixture
 def book(tmp_path) -> Book:
     """A book of one chapter."""

@@ -104,8 +104,6 @@ def test_the_bound_from_many_trainings_is_below_the_truth_of_gaussian_noise():
     assert 0.3 * truth < sorted(bounds)[150] < truth
 
 
-# ── how often a bound is too large ──────────────────────────────────────────────────────────────────────────────────
-
 RUNS, CANARIES = 600, 1000
 MOST_WRONG = 0.05 * RUNS + 3 * math.sqrt(0.05 * 0.95 * RUNS)  # three standard errors above the stated level
 

@@ -60,9 +60,6 @@ def test_a_missing_mathjax_is_named_with_its_cure(tmp_path, monkeypatch):
         sphinx_extension.copy_mathjax(tmp_path)
 
 
-# ── a chapter with the real ledger ──────────────────────────────────────────────────────────────────────────────────
-
-
 @pytest.fixture
 def real_book(tmp_path):
     """A repository without a package of its own: its one chapter uses the ledger and the figures that are tested."""

@@ -178,8 +178,6 @@ def test_workers_of_this_machine_listen_to_it_alone_and_end_with_whoever_started
     assert verdicts(root) == EXPECTED
 
 
-# ── requests that make no sense ─────────────────────────────────────────────────────────────────────────────────────
-
 PLACES = [
     (["--workers", "2", "--cluster", "tcp://127.0.0.1:1"], "exclude each other"),
     (["--cluster", "scheduler"], "is tcp://HOST:PORT or tls://HOST:PORT; got 'scheduler'"),
@@ -210,9 +208,6 @@ def test_the_environment_names_a_cluster_as_the_option_does(root, capsys, monkey
     assert "exclude each other" in run(root, ["build", "--workers", "2"], capsys)[2]
     monkeypatch.delenv("LEAKAGE_CLUSTER")
     assert "exclude each other" in run(root, ["build", "--workers", "2", "--jobs", "1"], capsys)[2]
-
-
-# ── audits ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.fixture(scope="module")

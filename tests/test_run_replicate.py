@@ -161,9 +161,6 @@ def test_a_chapter_that_fails_at_a_seed_is_told_and_kept_and_so_are_the_others(r
     assert told == {"sums.a": "Runs under today's declaration: 1 held."}
 
 
-# ── what is said of them ────────────────────────────────────────────────────────────────────────────────────────────
-
-
 @pytest.fixture
 def declared(tmp_path):
     """A claim whose rule has two comparisons."""
@@ -220,9 +217,6 @@ def test_the_distance_is_in_standard_deviations_of_the_nearest_comparison(declar
     assert distances([1, 5], [1, 5]) == (math.inf, math.inf)  # nothing varies
     assert distances([1, "-inf"], [1, 5]) == (-math.inf, math.inf)
     assert distances([1, 5]) == ()
-
-
-# ── the chapter's code ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_the_digest_of_a_chapters_code_ignores_prose_and_parameters_and_nothing_else(repository):

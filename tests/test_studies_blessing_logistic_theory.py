@@ -24,9 +24,6 @@ from reproduced.studies.blessing.tradeoff import (
     trade_off,
 )
 
-# ── the printed equations and integral ───────────────────────────────────────────────────────────────────────────────
-
-
 SETTING = Setting.bilevel(
     penalty=doubles(0.1, 1e-3, 3.0),
     delta=doubles(1 / 6, 5 / 3, 20.0),
@@ -86,9 +83,6 @@ def test_two_gaussians_of_unequal_variance_need_two_thresholds():
     assert float(variation_excess(gaps)) > 0.1
     shifted = torch.special.ndtr(grid) - torch.special.ndtr(grid - 1)
     assert abs(float(variation_excess(shifted))) < 1e-12
-
-
-# ── curves of error and advantage ────────────────────────────────────────────────────────────────────────────────────
 
 
 PHI = doubles(1.1, 3.0, 5.0, 10.0, 100.0)

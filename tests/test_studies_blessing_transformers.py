@@ -83,8 +83,6 @@ def test_positions_are_sines_and_cosines_of_falling_rates():
     torch.testing.assert_close(found[:, 1::2], angles.cos())
 
 
-# ── an ensemble ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
 MODELS, WORDS = 3, (9, 7)
 FORM = Transformer(8, source_words=WORDS[0], target_words=WORDS[1], layers=2, heads=2)
 

@@ -22,8 +22,6 @@ from reproduced.studies.kkt_margin import line_theorems as facts
 from reproduced.studies.kkt_margin.line_problems import LABEL_LAWS, draw_problem, ramp_flat_ramp, restricted_optima
 from reproduced.studies.kkt_margin.line_theorems import figure_6, norm_derivative, shift_kink
 
-# ── statements about optima ──────────────────────────────────────────────────────────────────────────────────────────
-
 
 @cache
 def optima(law, *, count, problems):
@@ -200,9 +198,6 @@ def test_the_function_does_not_change_outside_of_the_ramp(seed):
     torch.testing.assert_close(moved(outside), model(outside), rtol=1e-12, atol=1e-12)
     inside = torch.tensor([[0.5]], dtype=DTYPE)
     assert float((moved(inside) - model(inside)).abs()) > 1e-6
-
-
-# ── problems, and KKT points that are no optima ──────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("law", LABEL_LAWS)

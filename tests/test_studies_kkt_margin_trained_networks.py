@@ -107,9 +107,6 @@ def test_all_sides_and_networks_are_compared_on_the_same_splits():
         torch.testing.assert_close(found, usual().fresh_labels)
 
 
-# ── the convolutional network ────────────────────────────────────────────────────────────────────────────────────────
-
-
 def convolutional_network(side=6, width=3):
     """A module, the parameters of one network, and some images."""
     module = Convolutional(side, width=width)

@@ -53,8 +53,6 @@ def test_a_chapter_says_which_run_it_shows_and_another_page_names_all_runs_once(
     assert summaries.origins({}) == {"": "No chapter was executed for this copy of the book."}
 
 
-# ── data that is not here ─────────────────────────────────────────────────────────────────────────────────────────────
-
 NEEDS = [("location",), ("location", "mnist"), ("location",), ("multi30k",), ("mnist",), ()]
 
 

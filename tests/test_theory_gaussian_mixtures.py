@@ -187,8 +187,6 @@ def test_power_rises_with_the_false_positives_and_exceeds_them_by_the_distance_a
     assert float(total_variation(member=member, outsider=outsider)) == pytest.approx(float(gaps.max()), abs=1e-4)
 
 
-# ── the best attack on one prediction ────────────────────────────────────────────────────────────────────────────────
-
 TRIALS = 20_000
 
 

@@ -122,9 +122,6 @@ def test_the_epochs_asked_for_are_observed():
     torch.testing.assert_close(kept[2].weights[0], shorter.weights[0])
 
 
-# ── examples and losses ──
-
-
 def test_a_loss_judged_is_the_cross_entropy_however_small_it_is():
     logits = torch.randn(2, 50, 7, generator=stream(0, "logits"), dtype=DTYPE)
     targets = torch.randint(7, (2, 50), generator=stream(0, "targets"))
@@ -141,8 +138,6 @@ def test_a_loss_judged_is_the_cross_entropy_however_small_it_is():
 def test_a_tie_is_a_mistake():
     assert ensembles.cross_entropies(torch.zeros(2, 3), torch.tensor([0, 2]))[1].tolist() == [True, True]
 
-
-# ── ensembles of modules ──
 
 STACKED, IMAGES, SIDE = 3, 40, 4
 IMAGE_RECIPE = Recipe(epochs=4, batch=6, learning_rate=0.01)  # 5 batches an epoch, the last of 2 points

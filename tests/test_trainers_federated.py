@@ -77,8 +77,6 @@ def test_a_pair_that_may_lose_its_input_is_refused():
         stack_gain(activation("sigmoid"), depth=700)
 
 
-# ── the gradient of a batch ─────────────────────────────────────────────────────────────────────────────────────────
-
 X = sphere(3, 6, generator=stream(0, "inputs"))
 Y = torch.tensor([1.0, 0.0, 1.0], dtype=X.dtype)
 W = gaussian((9, 6), generator=stream(0, "weights"))

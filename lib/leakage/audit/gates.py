@@ -57,7 +57,7 @@ class GateResult:
         at_least: what the strongest attack achieves at least; see `Audit.at_least`.
         attainable: the largest such number that any scores could give on this sample.
         attack, slice: where `at_least` is reached.
-        too_small: slices in which not even a total leak would fail the bar.
+        too_small: slices in which not even a total leak would fail the bar; what was found there is below it.
     """
 
     metric: str
@@ -96,6 +96,13 @@ def judge_gate(gate: Gate, ends: Sequence[LowerEnd], *, level: float, small_slic
             f"no attack could exceed {gate.metric}={gate.bar:g} on this sample: with {outsiders:,} outsiders"
             f"{' in the largest slice' * sliced} even perfect scores show no more than {most:.3g}. It takes {needed} "
             "outsiders, and as many members; or lower the bar, or choose a larger false positive rate."
+        )
+    doubtful = max((end for end in ends if end.attainable <= gate.bar < end.estimate), default=None)
+    if doubtful and worst.low <= gate.bar:
+        raise ValueError(
+            f"in the slice {doubtful.slice} {doubtful.attack} reaches {doubtful.estimate:.3g}, above "
+            f"{gate.metric}={gate.bar:g}, and {doubtful.outsiders:,} outsiders are too few to prove it: even perfect "
+            f"scores show no more than {doubtful.attainable:.3g} there. Take more rows of it, or bar {SLICE}auc."
         )
     blind = [end.slice for end in ends if end.attainable <= gate.bar]
     return GateResult(

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from leakage import arguments
 from leakage.attacks.membership.trained_models import TrainedModels
@@ -34,6 +34,7 @@ _COARSE = 1e-6  # p and 1 - p of coarse models are 0 or above this; those of oth
 _NO_STEP = 1e-3  # the least p and 1 - p of models that say 0 and 1 only, as a single tree does
 _LEAST = 2  # members, and outsiders, of a model that is attacked
 _ASKED = 64  # points that show whether a network gives probabilities instead of logits
+_FAR = 1e3  # times a point
 
 
 class AuditInputs(NamedTuple):
@@ -123,10 +124,14 @@ def inputs_from_models(models: Any, *, target: int | None, groups: Any, units: A
 
 def logits_of_network(name: str, network: Classifier, points: Tensor) -> Tensor:
     """The logits of some points; probabilities are refused."""
-    logits = network(points[:_ASKED])
-    last = [*network.module.modules()][-1] if isinstance(network, ModuleClassifier) else None
+    points = points[:_ASKED]
+    logits = network(points)
     sum_to_one = bool((logits >= 0).all()) and bool(((logits.sum(-1) - 1).abs() < 1e-3).all())
-    if sum_to_one or isinstance(last, nn.Sigmoid):
+    squashed = False
+    if isinstance(network, ModuleClassifier) and points.is_floating_point():  # far away logits leave [0, 1]
+        far = network(torch.cat([points, _FAR * points, -_FAR * points]))
+        squashed = bool(((far >= 0) & (far <= 1)).all()) and bool(far.any())
+    if sum_to_one or squashed:
         raise ValueError(
             f"`{name}` must give logits, got probabilities, in [0, 1]: leave out the final softmax or sigmoid, or "
             "return the logarithms of the probabilities of all classes."

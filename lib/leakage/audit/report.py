@@ -17,7 +17,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from leakage.audit import exports
-from leakage.audit.gates import SLICE, GateResult
+from leakage.audit.gates import GateResult
 from leakage.audit.result import Audit
 from leakage.evaluation import curve_fprs, fpr_of, measure, tpr_name
 from leakage.metrics.tables import Table
@@ -184,18 +184,4 @@ def _sentence(audit: Audit) -> str:
             f"{100 * fpr:g} % FPR, at least {100 * audit.at_least(audit.headline):.1f} % {attacks}; its AUC is "
             f"{best.auc:.3f}."
         )
-    return " ".join([start, found, *_slice_sentence(audit)])
-
-
-def _slice_sentence(audit: Audit) -> list[str]:
-    """The worst slice, by TPR if some slice can show it, else by AUC."""
-    try:
-        ends = {metric: audit.lower_end(SLICE + metric) for metric in ("auc", audit.headline)}
-    except ValueError:  # there are no slices
-        return []
-    metric = audit.headline if ends[audit.headline].attainable > 0 else "auc"
-    kind = "AUC" if metric == "auc" else f"TPR at {100 * fpr_of(metric):g} % FPR within it"
-    return [
-        f"Worst slice: {ends[metric].slice}, {kind} {ends[metric].estimate:.3f} by {ends[metric].attack}, at least "
-        f"{ends[metric].low:.3f} after correction for all slices and attacks."
-    ]
+    return " ".join([start, found, *audit.explain_worst_slice()])

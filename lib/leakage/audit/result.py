@@ -12,6 +12,7 @@ from torch import Tensor
 
 from leakage import arguments
 from leakage.audit.gates import SLICE, Gate, GateResult, LowerEnd, check_metric, judge_gate
+from leakage.audit.notes import find_swapped_members
 from leakage.evaluation import (
     METRICS,
     Evaluation,
@@ -29,7 +30,6 @@ from leakage.metrics.tables import Table
 
 _LEAST = 10  # fewest members and fewest outsiders of a slice that is measured, means over targets
 _HEADLINE_FPR = 0.01
-_UNKNOWN = Estimate(0.0, 0.0, 1.0, n=0)  # a rate that the outsiders are too few to show
 
 
 class AttackSummary(NamedTuple):
@@ -153,7 +153,20 @@ class Audit:
         return max(self._lower_ends(metric))
 
     def judge(self, gates: Sequence[Gate]) -> tuple[GateResult, ...]:
-        """Whether `at_least` exceeds the bar of each gate; it is an error if not even perfect scores could."""
+        """Whether `at_least` exceeds the bar of each gate.
+
+        It is an error if not even perfect scores could, or if the numbers cannot mean what they say: members have the
+        larger losses, or a bar is on the advantage and no shadow models show at which threshold an attack flags.
+        """
+        models, loss = self.evaluation.models, self.interval("loss", "auc")
+        if gates and (swapped := find_swapped_members(loss.low, loss.high, probabilities=models.probabilities)):
+            raise ValueError(f"no bar is judged. {swapped[0]}")
+        unknown = not models.shadow_support.both
+        if unknown and any(gate.metric.removeprefix(SLICE) == "advantage" for gate in gates):
+            raise ValueError(
+                "`advantage` depends on each attack's threshold, which is learnt on shadow models that were trained on "
+                "a row and that were not; here are none, so bar auc or tpr@F."
+            )
         small = [f"{by} {name}" for by, name, inside in self._slices() if self._is_small(inside)]
         levels = [self.corrected_level(gate.metric) for gate in gates]
         return tuple(
@@ -175,7 +188,7 @@ class Audit:
             perfect = attainable(name, members=int(member.sum()), outsiders=outsiders, level=level)
             for row in self.results:
                 whole = None if part else self.interval(row.attack, name, level=level)
-                found = whole or self._pool(row.attack, name, inside, level) or _UNKNOWN
+                found = whole or self._pool(row.attack, name, inside, level) or self._above_all(row.attack, inside)
                 ends.append(LowerEnd(found.low, found.estimate, row.attack, part, max(perfect, found.low), outsiders))
         return ends
 
@@ -201,6 +214,13 @@ class Audit:
         if metric not in METRICS and not is_resolvable(fpr_of(metric), int((~member).sum())):
             return None
         return pooled_estimate(scores, flagged, member, metric, level=level)
+
+    def _above_all(self, attack: str, inside: Tensor) -> Estimate:
+        """The share of members above every outsider of a slice, which is no more than TPR at any rate; no interval."""
+        tables = (self.evaluation.scores(attack), self.evaluation.models.target_member)
+        scores, member = (self._select_different_targets(table)[:, inside] for table in tables)
+        found = scores[member] > scores[~member].max() if bool((~member).any()) else member.new_zeros(1)
+        return Estimate(float(found.double().mean()), 0.0, 1.0, n=len(found))
 
     def explain_blind_rates(self) -> list[str]:
         """A note for each rate at which not even perfect scores would have a lower end above 0."""
@@ -340,7 +360,36 @@ class Audit:
 
         return report.html_summary(self, self.table())
 
+    def explain_worst_slice(self) -> list[str]:
+        """The worst slice, by TPR if some slice can show it, else by AUC."""
+        try:
+            ends = {metric: self.lower_end(SLICE + metric) for metric in ("auc", self.headline)}
+        except ValueError:  # there are no slices
+            return []
+        metric = self.headline if ends[self.headline].attainable > 0 else "auc"
+        kind = "AUC" if metric == "auc" else f"TPR at {100 * fpr_of(metric):g} % FPR within it"
+        worst, every = ends[metric], self._lower_ends(SLICE + metric)
+        notes = [
+            f"Worst slice: {worst.slice}, {kind} {worst.estimate:.3f} by {worst.attack}, at least {worst.low:.3f} "
+            "after correction for all slices and attacks."
+        ]
+        largest = max(every, key=lambda end: end.estimate)
+        if largest.estimate > worst.estimate and largest.slice != worst.slice:
+            notes.append(
+                f"In the slice {largest.slice} {largest.attack} reaches {largest.estimate:.3f}, of which "
+                f"{largest.low:.3f} is certain with {largest.outsiders:,} outsiders."
+            )
+        return notes
+
     def __str__(self) -> str:
-        return "\n".join([str(self.table()), "", *(f"* {note}" for note in self.notes)])
+        notes = (*self.explain_worst_slice(), *self.notes) if self._hides_a_slice() else self.notes
+        return "\n".join([str(self.table()), "", *(f"* {note}" for note in notes)])
+
+    def _hides_a_slice(self) -> bool:
+        """Whether the lower end of the headline is larger in some slice than on all rows."""
+        try:
+            return self.at_least(SLICE + self.headline) > self.at_least(self.headline)
+        except ValueError:  # there are no slices
+            return False
 
     __repr__ = __str__

@@ -111,7 +111,8 @@ def wrong_papers(judgements: Iterable[Judgement]) -> str:
     held = [one for one in ordered if one.verdict == HELD]
     proofs = [one for one in held if one.claim.proof]
     misprints = [one for one in held if one.claim.kind == "erratum"]
-    return fill_template("wrong_papers.md", refuted=refuted, proofs=proofs, misprints=misprints, certainty=_certainty)
+    more = full_scale(ordered) | {"certainty": _certainty}
+    return fill_template("wrong_papers.md", refuted=refuted, proofs=proofs, misprints=misprints, **more)
 
 
 def _certainty(judgement: Judgement) -> Iterator[str]:

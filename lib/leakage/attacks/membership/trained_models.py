@@ -105,13 +105,15 @@ class TrainedModels:
     def from_modules(
         cls,
         modules: Sequence[nn.Module],
-        points: Float[Tensor, "points ..."],
-        labels: Int[Tensor, " points"],
-        member: Bool[Tensor, "models points"],
-        partner: Int[Tensor, " models"] | None = None,
+        points: Float[Tensor, "points ..."] | np.ndarray,
+        labels: Int[Tensor, " points"] | np.ndarray,
+        member: Bool[Tensor, "models points"] | np.ndarray,
+        partner: Int[Tensor, " models"] | np.ndarray | None = None,
     ) -> "TrainedModels":
         """PyTorch modules that return logits; attacks may use the weights of `Linear` and `ReLU` layers."""
-        return cls([_to_classifier(module) for module in modules], points, labels, member, partner)
+        tables = [torch.as_tensor(table) for table in (points, labels, member)]
+        ties = None if partner is None else torch.as_tensor(partner)
+        return cls([_to_classifier(module) for module in modules], *tables, ties)
 
     @classmethod
     def from_estimators(
