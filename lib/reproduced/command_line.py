@@ -230,8 +230,10 @@ def audit(options: argparse.Namespace) -> int:
       0  no limit of --fail-above was exceeded
       1  one was: the lower end of the strongest attack's interval, corrected for the
          choice of the best of several attacks, exceeds it; or a file was not written
-      2  the request cannot be met, and nothing is written: the file cannot be used, or
-         no scores could exceed a limit on so few rows (it says how many are needed)
+      2  the request cannot be met, and nothing is written: the file cannot be used, no
+         scores could exceed a limit on so few rows (it says how many are needed), a
+         slice too small to prove it seems to exceed one, members have the larger
+         losses, or no shadow models show the thresholds behind an advantage
     """
     limits = [_parse_limit(text) for text in options.limits]
     _check_workers(options)

@@ -18,6 +18,8 @@ class LowerEnd(NamedTuple):
         attack, slice: whose it is; of all rows the slice is empty.
         attainable: the largest end that scores could have there: that of perfectly separated ones.
         outsiders: how many there are, over all targets.
+        alone: the share of the members that are above every outsider; TPR at any rate is at least this.
+        chance: the probability that so many are, where nothing leaks.
     """
 
     low: float
@@ -26,6 +28,8 @@ class LowerEnd(NamedTuple):
     slice: str
     attainable: float
     outsiders: int
+    alone: float = 0.0
+    chance: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class GateResult:
         at_least: what the strongest attack achieves at least; see `Audit.at_least`.
         attainable: the largest such number that any scores could give on this sample.
         attack, slice: where `at_least` is reached.
-        too_small: slices in which not even a total leak would fail the bar; what was found there is below it.
+        too_small: slices in which not even a total leak would fail the bar, or too small to be looked at.
     """
 
     metric: str
@@ -97,12 +101,13 @@ def judge_gate(gate: Gate, ends: Sequence[LowerEnd], *, level: float, small_slic
             f"{' in the largest slice' * sliced} even perfect scores show no more than {most:.3g}. It takes {needed} "
             "outsiders, and as many members; or lower the bar, or choose a larger false positive rate."
         )
-    doubtful = max((end for end in ends if end.attainable <= gate.bar < end.estimate), default=None)
+    doubtful = [end for end in ends if end.attainable <= gate.bar < end.alone and end.chance <= 1 - level]
     if doubtful and worst.low <= gate.bar:
+        end = min(doubtful, key=lambda end: end.chance)
         raise ValueError(
-            f"in the slice {doubtful.slice} {doubtful.attack} reaches {doubtful.estimate:.3g}, above "
-            f"{gate.metric}={gate.bar:g}, and {doubtful.outsiders:,} outsiders are too few to prove it: even perfect "
-            f"scores show no more than {doubtful.attainable:.3g} there. Take more rows of it, or bar {SLICE}auc."
+            f"in the slice {end.slice} {end.attack} ranks {100 * end.alone:.3g} % of the members above all outsiders, "
+            f"which is no chance, but {end.outsiders:,} outsiders are too few to show that {gate.metric} exceeds "
+            f"{gate.bar:g}: even perfect scores show no more than {end.attainable:.3g} there. Take more rows of it."
         )
     blind = [end.slice for end in ends if end.attainable <= gate.bar]
     return GateResult(

@@ -20,12 +20,13 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from leakage import arguments
 from leakage.attacks.membership.trained_models import TrainedModels
 from leakage.audit.arrays import number_units, to_features, to_matrix, to_names
 from leakage.audit.notes import find_single_labels
-from leakage.models.classifier import Classifier, EstimatorClassifier, ModuleClassifier
+from leakage.models.classifier import Classifier, EstimatorClassifier
 from leakage.models.mlp import Mlp
 
 _LEAST_PROBABILITY = torch.finfo(torch.float64).eps  # a smaller one is lost beside 1
@@ -34,7 +35,10 @@ _COARSE = 1e-6  # p and 1 - p of coarse models are 0 or above this; those of oth
 _NO_STEP = 1e-3  # the least p and 1 - p of models that say 0 and 1 only, as a single tree does
 _LEAST = 2  # members, and outsiders, of a model that is attacked
 _ASKED = 64  # points that show whether a network gives probabilities instead of logits
-_FAR = 1e3  # times a point
+_COPIES = (  # operations of PyTorch that change no number
+    *("_to_copy", "_unsafe_view", "alias", "cat", "clone", "detach", "expand", "permute", "select", "slice", "split"),
+    *("squeeze", "stack", "t", "transpose", "unsqueeze", "view", "zeros_like"),
+)
 
 
 class AuditInputs(NamedTuple):
@@ -122,16 +126,25 @@ def inputs_from_models(models: Any, *, target: int | None, groups: Any, units: A
     return inputs
 
 
+class _Operations(TorchDispatchMode):
+    """The names of the operations that PyTorch executes, in their order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
+
+
 def logits_of_network(name: str, network: Classifier, points: Tensor) -> Tensor:
     """The logits of some points; probabilities are refused."""
-    points = points[:_ASKED]
-    logits = network(points)
+    with _Operations() as operations:
+        logits = network(points[:_ASKED])
     sum_to_one = bool((logits >= 0).all()) and bool(((logits.sum(-1) - 1).abs() < 1e-3).all())
-    squashed = False
-    if isinstance(network, ModuleClassifier) and points.is_floating_point():  # far away logits leave [0, 1]
-        far = network(torch.cat([points, _FAR * points, -_FAR * points]))
-        squashed = bool(((far >= 0) & (far <= 1)).all()) and bool(far.any())
-    if sum_to_one or squashed:
+    last = next((name for name in reversed(operations.names) if name not in _COPIES), "")
+    if sum_to_one or last in ("sigmoid", "sigmoid_", "_softmax"):
         raise ValueError(
             f"`{name}` must give logits, got probabilities, in [0, 1]: leave out the final softmax or sigmoid, or "
             "return the logarithms of the probabilities of all classes."

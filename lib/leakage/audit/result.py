@@ -1,6 +1,7 @@
 """The result of an audit: its table, its curves, the rows most exposed, and the forms in which it can be saved."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +29,7 @@ from leakage.metrics.estimates import Estimate
 from leakage.metrics.scores import Scores, round_ties
 from leakage.metrics.tables import Table
 
+_UNKNOWN = Estimate(0.0, 0.0, 1.0, n=0)  # a rate that the outsiders are too few to show
 _LEAST = 10  # fewest members and fewest outsiders of a slice that is measured, means over targets
 _HEADLINE_FPR = 0.01
 
@@ -161,18 +163,20 @@ class Audit:
         models, loss = self.evaluation.models, self.interval("loss", "auc")
         if gates and (swapped := find_swapped_members(loss.low, loss.high, probabilities=models.probabilities)):
             raise ValueError(f"no bar is judged. {swapped[0]}")
-        unknown = not models.shadow_support.both
-        if unknown and any(gate.metric.removeprefix(SLICE) == "advantage" for gate in gates):
+        small = [f"{by} {name}" for by, name, inside in self._slices if self._is_small(inside)]
+        levels = [self.corrected_level(gate.metric) for gate in gates]
+        results = tuple(
+            judge_gate(gate, self._lower_ends(gate.metric), level=level, small_slices=small)
+            for gate, level in zip(gates, levels, strict=True)
+        )
+        passed = {one.metric.removeprefix(SLICE) for one in results if not one.failed}
+        signed = all(one.attack.signed for one in self.evaluation.results.values() if one.scores is not None)
+        if "advantage" in passed and not signed and not models.shadow_support.both:
             raise ValueError(
                 "`advantage` depends on each attack's threshold, which is learnt on shadow models that were trained on "
                 "a row and that were not; here are none, so bar auc or tpr@F."
             )
-        small = [f"{by} {name}" for by, name, inside in self._slices() if self._is_small(inside)]
-        levels = [self.corrected_level(gate.metric) for gate in gates]
-        return tuple(
-            judge_gate(gate, self._lower_ends(gate.metric), level=level, small_slices=small)
-            for gate, level in zip(gates, levels, strict=True)
-        )
+        return results
 
     def corrected_level(self, metric: str) -> float:
         """The level of each interval of a metric with which those of all attacks, in all slices, hold together."""
@@ -188,15 +192,16 @@ class Audit:
             perfect = attainable(name, members=int(member.sum()), outsiders=outsiders, level=level)
             for row in self.results:
                 whole = None if part else self.interval(row.attack, name, level=level)
-                found = whole or self._pool(row.attack, name, inside, level) or self._above_all(row.attack, inside)
-                ends.append(LowerEnd(found.low, found.estimate, row.attack, part, max(perfect, found.low), outsiders))
+                found = whole or self._pool(row.attack, name, inside, level) or _UNKNOWN
+                known = (found.low, found.estimate, row.attack, part, max(perfect, found.low), outsiders)
+                ends.append(LowerEnd(*known, *(self._above_all(row.attack, inside) if part else ())))
         return ends
 
     def _parts(self, metric: str) -> list[tuple[str, Tensor]]:
-        """All rows, or those of each slice that is large enough, with its name."""
+        """The numbers of all rows, or of those of each slice that is large enough, with its name."""
         if not metric.startswith(SLICE):
-            return [("", torch.ones(self.member.shape[1], dtype=torch.bool))]
-        parts = [(f"{by} {name}", inside) for by, name, inside in self._slices() if not self._is_small(inside)]
+            return [("", torch.arange(self.member.shape[1]))]
+        parts = [(f"{by} {name}", inside) for by, name, inside in self._slices if not self._is_small(inside)]
         if not parts:
             raise ValueError(f"{metric} needs `labels` or `groups`, and {_LEAST} members and outsiders in one of them.")
         return parts
@@ -215,12 +220,13 @@ class Audit:
             return None
         return pooled_estimate(scores, flagged, member, metric, level=level)
 
-    def _above_all(self, attack: str, inside: Tensor) -> Estimate:
-        """The share of members above every outsider of a slice, which is no more than TPR at any rate; no interval."""
+    def _above_all(self, attack: str, inside: Tensor) -> tuple[float, float]:
+        r"""The share k/m of the members above all o outsiders of a slice; its chance, $\binom mk / \binom{m+o}k$."""
         tables = (self.evaluation.scores(attack), self.evaluation.models.target_member)
         scores, member = (self._select_different_targets(table)[:, inside] for table in tables)
-        found = scores[member] > scores[~member].max() if bool((~member).any()) else member.new_zeros(1)
-        return Estimate(float(found.double().mean()), 0.0, 1.0, n=len(found))
+        (m, o), most = (int(kind.sum()) for kind in (member, ~member)), round_ties(scores[~member]).max()
+        k = int((round_ties(scores[member]) > most).sum())
+        return k / m, math.exp(_log_choose(m, k) - _log_choose(m + o, k))
 
     def explain_blind_rates(self) -> list[str]:
         """A note for each rate at which not even perfect scores would have a lower end above 0."""
@@ -278,7 +284,7 @@ class Audit:
         """
         fpr = self.slice_fpr
         columns = ("by", "slice", "members", "outsiders", "AUC", f"TPR at {100 * fpr:g} % FPR", "note")
-        rows = tuple((by, name, *self._measure_slice(inside, fpr)) for by, name, inside in self._slices())
+        rows = tuple((by, name, *self._measure_slice(inside, fpr)) for by, name, inside in self._slices)
         return Table(columns, rows)
 
     @property
@@ -298,15 +304,21 @@ class Audit:
     def _mean_counts(self, inside: Tensor) -> tuple[float, float]:
         """Members and outsiders of a slice, mean over targets."""
         members = float(self.evaluation.models.target_member[:, inside].sum(1).double().mean())
-        return members, int(inside.sum()) - members
+        return members, len(inside) - members
 
     def _is_small(self, inside: Tensor) -> bool:
         return min(self._mean_counts(inside)) < _LEAST
 
-    def _slices(self) -> Iterator[tuple[str, str, Tensor]]:
+    @cached_property
+    def _slices(self) -> list[tuple[str, str, Tensor]]:
+        """Every label and group with the numbers of its rows."""
+        found = []
         for by, values in (("label", self.labels), ("group", self.groups)):
             if values is not None:
-                yield from ((by, str(name), torch.from_numpy(values == name)) for name in np.unique(values))
+                names, place = np.unique(values, return_inverse=True)
+                rows = torch.from_numpy(place.ravel().argsort(kind="stable")).split(np.bincount(place.ravel()).tolist())
+                found += [(by, str(name), own) for name, own in zip(names, rows, strict=True)]
+        return found
 
     @property
     def least_fpr(self) -> float:
@@ -373,11 +385,14 @@ class Audit:
             f"Worst slice: {worst.slice}, {kind} {worst.estimate:.3f} by {worst.attack}, at least {worst.low:.3f} "
             "after correction for all slices and attacks."
         ]
-        largest = max(every, key=lambda end: end.estimate)
-        if largest.estimate > worst.estimate and largest.slice != worst.slice:
+        small = [
+            end for end in every if end.alone > worst.low and end.chance <= 1 - self.corrected_level(SLICE + metric)
+        ]
+        largest = max(small, key=lambda end: end.alone, default=worst)
+        if largest.slice != worst.slice:
             notes.append(
-                f"In the slice {largest.slice} {largest.attack} reaches {largest.estimate:.3f}, of which "
-                f"{largest.low:.3f} is certain with {largest.outsiders:,} outsiders."
+                f"In the slice {largest.slice} {largest.attack} ranks {100 * largest.alone:.3g} % of the members above "
+                f"all of the {largest.outsiders:,} outsiders, too few to prove more than {largest.low:.3f}."
             )
         return notes
 
@@ -393,3 +408,7 @@ class Audit:
             return False
 
     __repr__ = __str__
+
+
+def _log_choose(n: int, k: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)

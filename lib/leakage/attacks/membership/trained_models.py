@@ -111,9 +111,13 @@ class TrainedModels:
         partner: Int[Tensor, " models"] | np.ndarray | None = None,
     ) -> "TrainedModels":
         """PyTorch modules that return logits; attacks may use the weights of `Linear` and `ReLU` layers."""
-        tables = [torch.as_tensor(table) for table in (points, labels, member)]
-        ties = None if partner is None else torch.as_tensor(partner)
-        return cls([_to_classifier(module) for module in modules], *tables, ties)
+        return cls(
+            [_to_classifier(module) for module in modules],
+            _as_tensor(points, float),
+            _as_tensor(labels, int),
+            _as_tensor(member, bool),
+            None if partner is None else _as_tensor(partner, int),
+        )
 
     @classmethod
     def from_estimators(
@@ -368,3 +372,8 @@ def _check_partners(member: Bool[Tensor, "models points"], partner: Int[Tensor, 
             "`member` must be complementary within pairs, otherwise the number of other models trained on a point "
             "reveals whether the target was; draw it with `complementary_pairs`."
         )
+
+
+def _as_tensor(values: Tensor | np.ndarray, kind: type) -> Tensor:
+    """A tensor as it is, an array as a tensor of this kind."""
+    return values if isinstance(values, Tensor) else torch.from_numpy(np.asarray(values, kind))
