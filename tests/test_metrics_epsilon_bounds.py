@@ -204,6 +204,10 @@ def test_a_bound_says_what_its_design_could_have_shown():
         assert f"at most ε ≥ {perfect.epsilon:.3g} could have been shown" in str(useless)
     trials = of_trials((40, 100), (30, 100), delta=1e-5)
     assert trials.most == pytest.approx(of_trials((100, 100), (0, 100), delta=1e-5).epsilon)
+    misses = of_trials(
+        (100, 100), (50, 100), delta=1e-5
+    )  # that nobody is missed tells as much as that nobody is accused
+    assert misses.epsilon == pytest.approx(of_trials((50, 100), (0, 100), delta=1e-5).epsilon)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-5])

@@ -97,6 +97,7 @@ def test_exact_intervals_cover_at_least_as_often_as_they_say(trials, chance, lev
 
 def test_the_errors_of_two_proportions_are_squared_and_added():
     measured, one, other = newcombe_interval((56, 70), (48, 80)), clopper_pearson(56, 70), clopper_pearson(48, 80)
+    assert measured.n == 150
     assert measured.estimate == pytest.approx(0.2)
     assert 0.2 - measured.low == pytest.approx(math.hypot(0.8 - one.low, other.high - 0.6))
     assert measured.high - 0.2 == pytest.approx(math.hypot(one.high - 0.8, 0.6 - other.low))

@@ -165,6 +165,8 @@ def test_the_size_of_the_network_and_all_orders_are_irrelevant():
     for name in ("residual", "cosine", "slackness"):
         torch.testing.assert_close(getattr(second, name), getattr(first, name), rtol=1e-6, atol=1e-9)
     torch.testing.assert_close(second.margin, 9 * first.margin, rtol=1e-12, atol=0)
+    surplus = labels * model(points) / first.margin - 1  # the slackness is its mean, weighted by the multipliers
+    torch.testing.assert_close(first.slackness, (first.multipliers * surplus).sum() / first.multipliers.sum())
 
 
 def test_a_batch_gives_what_its_networks_give_alone():
