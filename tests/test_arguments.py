@@ -46,6 +46,11 @@ def test_a_shape_fits_as_jaxtyping_reads_it(shape, axes, lengths, fits):
         refused(lambda: arguments.check_tensor("x", values, axes, **lengths), "`x` must have shape")
 
 
+def test_what_is_no_tensor_is_of_the_wrong_type():
+    with pytest.raises(TypeError, match="`x` must be a tensor, got list"):
+        arguments.check_tensor("x", [1.0])
+
+
 test_what_is_wrong_is_named = refusals(
     (lambda: arguments.check_real("x", torch.tensor([1])), "`x` must be floating-point, got torch.int64"),
     (lambda: arguments.check_real("x", torch.tensor([-1.0]), least=0), "`x` must be finite and at least 0, got -1.0"),
@@ -53,7 +58,12 @@ test_what_is_wrong_is_named = refusals(
     (lambda: arguments.check_whole("x", torch.tensor([1.0])), "`x` must be whole numbers"),
     (lambda: arguments.check_whole("x", torch.tensor([3]), most=2), "at least 0 and at most 2, got 3"),
     (lambda: arguments.check_truth("x", torch.tensor([1], dtype=torch.uint8)), r"truth values .* got torch.uint8"),
+    (lambda: arguments.check_truth("x", torch.ones(0, dtype=torch.bool)), "must not be empty"),
     (lambda: arguments.check_count("n", True), "got True"),
+    (lambda: arguments.check_count("n", 2.0), "`n` must be a whole number at least 0, got 2.0"),
+    (lambda: arguments.check_count("n", 10**5000, most=5), "a int that is too long to write"),
+    (lambda: arguments.check_number("r", 10**400), "`r` must be a number finite, got 1000"),
+    (lambda: arguments.check_number("r", torch.tensor(1j)), "`r` must be a number"),
     (lambda: arguments.check_number("r", math.nan), "`r` must be a number finite, got nan"),
     (lambda: arguments.check_choice("kind", "other", ("plain", "paired")), "one of plain, paired; got 'other'"),
 )

@@ -298,6 +298,8 @@ BAD = {
         "`attacks` must have names of",
     ),
     "empty": (lambda x, m: (x[:, :0], m[:, :0]), {}, r"`losses` must be \(models, rows\)"),
+    "three axes": (lambda x, m: (x[None], m[None]), {}, r"`losses` must be \(models, rows\)"),
+    "complex": (lambda x, m: (torch.from_numpy(x + 0j), m), {}, "`losses` must hold real numbers"),
     "texts": (lambda x, m: (x.astype(str), m), {}, "`losses` must hold numbers"),
     "ragged": (lambda x, m: ([[1.0], [1.0, 2.0]], m), {}, "`losses` must have rows of equal lengths"),
     "swapped": (lambda x, m: (m, x), {}, "swapped"),

@@ -63,6 +63,7 @@ def of_trials(hits=(9, 10), alarms=(1, 10), **named):
         (lambda: one_run(member=COINS[1:]), ValueError, "one for each of the 400 scores, got 399"),
         (lambda: one_run(COINS, SCORES + 0.5), ValueError, "swapped"),
         (lambda: one_run(guesses=[(400, 1)]), ValueError, "`guesses` must be 1 to 400"),
+        (lambda: one_run(guesses=50), ValueError, "`guesses` must be pairs"),
         (lambda: one_run(guesses=(50, 50)), ValueError, r"`guesses` must be pairs .* such as \[\(50, 50\)\]"),
         (lambda: one_run(guesses=[(-1, 5)]), ValueError, "`guesses` must be a whole number at least 0"),
         (lambda: one_run(delta=1.0), ValueError, "`delta` must be a number"),

@@ -203,8 +203,12 @@ def test_a_module_is_opened_where_it_is_a_plain_relu_network():
     assert torch.allclose(opened.logits[0], module(images).double(), atol=1e-6)
     closed = TrainedModels.from_modules([nn.Sequential(module)] * MODELS, images, labels, member, PAIRS.partner)
     torch.testing.assert_close(closed.logits, opened.logits, rtol=0, atol=1e-6)
-    found = evaluate(closed, ["noise", "HopSkipJump", "weight norm"], generator=stream(0, "a")).results
-    assert [row.missing.split(":")[0] for row in found.values()][2] == "needs weights"
+    found = evaluate(closed, ["noise", "HopSkipJump", "weight norm"], generator=stream(0, "a"))
+    assert [row.missing.split(":")[0] for row in found.results.values()][2] == "needs weights"
+    with pytest.raises(ValueError, match="`weight norm` has no scores: it needs weights"):
+        found.interval("weight norm")
+    with pytest.raises(ValueError, match="for `population` only"):
+        found.interval("noise", over="HopSkipJump", interval="rows")
     with pytest.raises(NotAvailable, match="weights"):
         _ = closed.mlps
 

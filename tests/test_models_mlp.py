@@ -29,6 +29,11 @@ def test_it_computes_what_the_module_it_was_made_from_computes():
     assert networks.widths == WIDTHS
 
 
+def test_a_network_that_has_diverged_is_refused():
+    with pytest.raises(ValueError, match="diverged"):
+        mlp.Mlp((torch.full((2, 3), torch.nan),), (torch.zeros(2),))
+
+
 def test_initial_parameters_fill_their_interval():
     network = mlp.initial((50,), (16, 40, 3), generator=stream(0, "networks"), dtype=torch.float32)
     for tensor in (network.weights[0], network.biases[0]):

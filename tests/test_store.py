@@ -19,6 +19,16 @@ ESTIMATE = Estimate(0.5, 0.4, float("inf"), 10, level=0.9)
 PLAIN = [None, True, 3, 0.1, math.inf, "text", b"bytes", [1, [2.5]], (1, (2,)), {"a": {1: 2.0}}, ESTIMATE, [ESTIMATE]]
 
 
+def test_a_write_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
+    def refuse(*paths):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(store.os, "replace", refuse)
+    with pytest.raises(OSError, match="full"):
+        store.write(tmp_path / "value", b"1")
+    assert not [*tmp_path.iterdir()]
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.int64, torch.bool])
 def test_values_records_and_tensors_come_back_as_they_were(tmp_path, dtype):
     part, path = torch.arange(4).reshape(2, 2).to(dtype)[:, :1], tmp_path / "new" / "value.pt"
