@@ -7,8 +7,9 @@ on the target. Posteriors go into the raw network as they are, as in ML-Leaks.
 """
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import torch
@@ -203,8 +204,8 @@ class ShadowAttacks(NamedTuple):
     Attributes:
         fit: the target's.
         scores: by "attack model: feature set"; the true positive rate at 1 % if the target has 100 outsiders.
-            "threshold: …" needs no shadow: `DeepFool` is its distance, `correct` the gap attack; their accuracies are
-            those of the best threshold.
+            "threshold: …" needs no shadow: `DeepFool`, if among the sets, is its distance, `correct` the gap attack;
+            their accuracies are those of the best threshold.
         swapped: the same for `SWAPPED_FEATURE_SETS`, with target and shadow in each other's place: one more attack on
             the same two networks.
         by_ray: the accuracy of `NN standardised` on each signal of `each_ray` along each ray alone, the mean over both
@@ -234,15 +235,17 @@ def attack_split(
     """
     rays, device = rays or RaySettings(), task.device
     pair = train_pair(task, split=split, seed=seed)
+    alone = [f"{signal}, ray {ray}" for signal in each_ray for ray in range(rays.rays)]
+    needed = {part for key in (*RAW_FEATURE_SETS, *sets) for part in COMBINED_FEATURE_SETS.get(key, (key,))}
+    needed |= {"correct", *alone}
     target, shadow = (
-        measure_signals(side, rays, generator=stream(seed, f"rays/{split}/{name}", device))
+        measure_signals(side, needed, rays, generator=stream(seed, f"rays/{split}/{name}", device))
         for name, side in pair._asdict().items()
     )
     ways = {
         "": (shadow, pair.shadow.member, target, pair.target.member),
         "/swapped": (target, pair.target.member, shadow, pair.shadow.member),
     }
-    alone = [f"{signal}, ray {ray}" for signal in each_ray for ray in range(rays.rays)]
     tasks: dict[tuple[str, str], AttackTask] = {}
     for way, (known, member, asked, _) in ways.items():
         for name in models:
@@ -265,7 +268,7 @@ def attack_split(
         }
         for way, (*_, truth) in ways.items()
     )
-    for key in ("DeepFool", "correct"):
+    for key in ("DeepFool", "correct") if "DeepFool" in needed else ("correct",):
         found[f"threshold: {key}"] = evaluate_scores(target[key].squeeze(1), member=pair.target.member, rates=rates)
     by_ray = [
         [evaluate_scores(scores["rays", way][key], member=truth, threshold=0.0).accuracy for key in alone]
@@ -281,34 +284,36 @@ def _features(sets: Sequence[str], signals: Mapping[str, Tensor]) -> dict[str, T
 
 
 def measure_signals(
-    side: AttackedNetwork, rays: RaySettings, *, generator: torch.Generator
+    side: AttackedNetwork, names: Collection[str], rays: RaySettings, *, generator: torch.Generator
 ) -> dict[str, Float[Tensor, "t f"]]:
-    """All signals of the points of one network, by name."""
+    """The signals `names` of the points of one network; the directions of all rays are drawn in any case."""
     network, points = side.network, side.points
     logits = network(points)
     first = hyperedges.draw_directions(points, rays=rays.rays, generator=generator)
-    crossings = hyperedges.shoot_rays(network, points, first, boundaries=rays.boundaries)
-    by_ray = {
-        f"{signal}, ray {ray}": hyperedges.ray_features(
-            hyperedges.Crossings(*(part[:, [ray]] for part in crossings)), signal
-        )
-        for signal in hyperedges.SIGNALS
-        for ray in range(rays.rays)
-    }
-    reach = deepfool(network, points)
-    farthest = torch.where(reach.isfinite(), reach, 0.0).max()
-    return {
-        "top-3": posterior.top_posteriors(logits),
-        "top-3 logits": posterior.top_logits(logits),
-        "correct": posterior.correct(logits, side.labels)[:, None],
-        "distance, all rays": hyperedges.ray_features(crossings, "distance"),
+    followed = first if any(" ray" in name for name in names) else first[:, :1]
+    crossings = hyperedges.shoot_rays(network, points, followed, boundaries=rays.boundaries)
+
+    def along(ray: int, signal: str) -> Tensor:
+        return hyperedges.ray_features(hyperedges.Crossings(*(part[:, [ray]] for part in crossings)), signal)
+
+    def boundary() -> Tensor:
+        reach = deepfool(network, points)
+        return torch.where(reach.isfinite(), reach, torch.where(reach.isfinite(), reach, 0.0).max())
+
+    ways: dict[str, Callable[[], Tensor]] = {
+        "top-3": lambda: posterior.top_posteriors(logits),
+        "top-3 logits": lambda: posterior.top_logits(logits),
+        "correct": lambda: posterior.correct(logits, side.labels)[:, None],
+        "distance, all rays": lambda: hyperedges.ray_features(crossings, "distance"),
         # The event of Algorithm 5 of Peinemann (2021) as printed: it compares classes, not patterns.
-        "label distance": ray_label_change(network, points, first[:, 0], until=rays.until)[:, None],
-        "cell": nearest_hyperedges(network, points, count=min(rays.cells, sum(network.widths[1:-1]))).distances,
-        "DeepFool": torch.where(reach.isfinite(), reach, farthest)[:, None],
-        **{signal: by_ray[f"{signal}, ray 0"] for signal in hyperedges.SIGNALS},
-        **by_ray,
+        "label distance": lambda: ray_label_change(network, points, first[:, 0], until=rays.until)[:, None],
+        "cell": lambda: nearest_hyperedges(network, points, count=min(rays.cells, sum(network.widths[1:-1]))).distances,
+        "DeepFool": lambda: boundary()[:, None],
     }
+    for signal in hyperedges.SIGNALS:
+        ways[signal] = partial(along, 0, signal)
+        ways |= {f"{signal}, ray {ray}": partial(along, ray, signal) for ray in range(rays.rays)}
+    return {name: ways[name]() for name in names}
 
 
 class TreeSizes(NamedTuple):
