@@ -1,5 +1,6 @@
 """LiRA: the likelihood ratio of a point's logit under reference models that saw the point and others that did not."""
 
+import math
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -15,9 +16,8 @@ _DECIMALS = 9  # of a score, so that equal ratios tie; rounding errors are below
 
 
 class _Fit(NamedTuple):
-    """References of one kind, for each target and point: their number, mean logit and unbiased variance."""
+    """The logits of references of one kind: mean (NaN without any) and unbiased variance (NaN of fewer than two)."""
 
-    count: Float64[Tensor, "targets points"]
     mean: Float64[Tensor, "*e targets points"]
     variance: Float64[Tensor, "*e targets points"]
 
@@ -66,9 +66,8 @@ def lira_of_logits(
     matrix = reference_matrix(len(member), partner, target=target, device=member.device)
     fit = partial(_fit_references, matrix=matrix, rows=target_rows(target))
     phi, *moments = map_columns(fit, logits, member)
-    seen, unseen = _Fit(*moments[:3]), _Fit(*moments[3:])
-    both = (seen.count > 0) & (unseen.count > 0)
-    gap = ((seen.mean - unseen.mean) * both).sum(-1, keepdim=True) / both.sum(-1, keepdim=True)
+    seen, unseen = _Fit(*moments[:2]), _Fit(*moments[2:])
+    gap = (seen.mean - unseen.mean).nanmean(-1, keepdim=True)
     fixed = [_fixed_variance(kind) for kind in ((unseen,) if offline else (unseen, seen))]
     return map_columns(partial(_score, gap=gap, fixed=fixed, own=variance == "own"), phi, *moments)[0]
 
@@ -83,20 +82,20 @@ def _fit_references(logits: Tensor, member: Tensor, *, matrix: Tensor, rows: sli
         centre = (phi * kind).sum(-2, keepdim=True) / kind.sum(-2, keepdim=True).clamp_min(1)
         gaps = torch.where(kind, phi - centre, 0)
         squares = matrix @ gaps.square() - count * (mean - centre).square()
-        moments += [count, mean, squares.clamp_min(0) / (count - 1).clamp_min(1)]
+        moments += [mean.where(count > 0, math.nan), (squares.clamp_min(0) / (count - 1)).where(count > 1, math.nan)]
     return phi[..., rows, :], *moments
 
 
 def _fixed_variance(fit: _Fit) -> Float64[Tensor, "*e targets 1"]:
-    known = fit.count > 1
-    if not bool(known.any(-1).all()):
+    fixed = fit.variance.nanmean(-1, keepdim=True)
+    if bool(fixed.isnan().any()):
         raise ValueError("no point has two references of each kind; train more, or set `offline=True` if none saw it.")
-    return (fit.variance * known).sum(-1, keepdim=True) / known.sum(-1, keepdim=True)
+    return fixed
 
 
 def _score(phi: Tensor, *moments: Tensor, gap: Tensor, fixed: list[Tensor], own: bool) -> tuple[Tensor]:
     """The scores of some points: online where there are two fixed variances, else offline."""
-    seen, unseen = _Fit(*moments[:3]), _Fit(*moments[3:])
+    seen, unseen = _Fit(*moments[:2]), _Fit(*moments[2:])
     outside = _gaussian(unseen, seen.mean - gap, fixed[0], own=own)
     if len(fixed) == 1:
         score = (phi - outside[0]) / outside[1].sqrt()
@@ -108,10 +107,11 @@ def _score(phi: Tensor, *moments: Tensor, gap: Tensor, fixed: list[Tensor], own:
 
 def _gaussian(fit: _Fit, other_mean: Tensor, fixed: Tensor, *, own: bool) -> tuple[Tensor, Tensor]:
     """Mean and variance of one kind, also at points with too few references of this kind."""
-    mean = torch.where(fit.count > 0, fit.mean, other_mean)
+    mean = fit.mean.where(~fit.mean.isnan(), other_mean)
     if bool(mean.isnan().any()):
         raise ValueError("no point has references of both kinds; if no reference saw the points, set `offline=True`.")
-    return mean, (torch.where(fit.count > 1, fit.variance, fixed) if own else fixed).clamp_min(_LEAST_VARIANCE)
+    variance = fit.variance.where(~fit.variance.isnan(), fixed) if own else fixed
+    return mean, variance.clamp_min(_LEAST_VARIANCE)
 
 
 def _log_normal(x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
