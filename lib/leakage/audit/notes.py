@@ -10,6 +10,7 @@ from torch import Tensor
 
 from leakage.attacks.membership.trained_models import TrainedModels
 from leakage.evaluation import fewest_outsiders, is_resolvable
+from leakage.metrics.estimates import Estimate
 from leakage.metrics.scores import Scores
 
 _FEW_TARGETS = 8  # an interval over fewer says little
@@ -44,6 +45,16 @@ def find_swapped_members(low: float, high: float, *, probabilities: bool = True)
     return [
         f"Members have the larger losses (AUC {low:.2f} to {high:.2f}), as no training leaves them: are "
         f"{cause if probabilities else 'their signs turned'}, or is `member` turned over?"
+    ]
+
+
+def find_differing_members(without_model: Estimate) -> list[str]:
+    """A note if the area under the curve of an attacker without the model is clearly above one half."""
+    if without_model.low < 0.5 + _CLEAR_GAP / 2:
+        return []
+    return [
+        f"Members differ from outsiders without the model: AUC {without_model:.2f} from the features alone. An attack "
+        "whose AUC is below this shows no leak; take members and outsiders from the same rows at random."
     ]
 
 

@@ -8,19 +8,30 @@ import torch
 from torch import Tensor
 
 from leakage import arguments
+from leakage.attacks.membership.row_features import tell_members_apart
 from leakage.attacks.membership.table import ATTACKS, Attack
 from leakage.attacks.membership.trained_models import TrainedModels
-from leakage.audit.baseline import explain_baseline, measure_baseline
 from leakage.audit.inputs import AuditInputs
 from leakage.audit.notes import (
     explain_intervals,
+    find_differing_members,
     find_duplicate_losses,
     find_limits,
     find_swapped_members,
     share_one_split,
 )
-from leakage.audit.result import Audit
-from leakage.evaluation import METRICS, Remeasure, curve_fprs, evaluate, fewest_outsiders, is_resolvable, tpr_name
+from leakage.audit.result import AttackSummary, Audit
+from leakage.evaluation import (
+    METRICS,
+    Remeasure,
+    curve_fprs,
+    evaluate,
+    fewest_outsiders,
+    is_resolvable,
+    mean_estimate,
+    pooled_estimate,
+    tpr_name,
+)
 
 OwnAttacks = Mapping[str, Attack | Callable[[TrainedModels], Tensor]]
 """Attacks of a user by name, as `evaluate` takes them."""
@@ -30,6 +41,7 @@ AUDIT_ATTACKS = (
 )
 """The attacks of `ATTACKS` that need losses, whether predictions are right, and features of the rows at most. Offline
 forms and the quantile regression are used only where online forms, stronger and quicker, are not possible."""
+_LEAST = 2  # members, and outsiders, among the rows that are judged without the model
 
 
 def run_audit(
@@ -66,7 +78,7 @@ def run_audit(
         baseline = None if drawn else measure_baseline(inputs.models, fprs=rates, level=level)
     loss = evaluation.interval("loss", interval="rows", level=level)
     swapped = find_swapped_members(loss.low, loss.high, probabilities=inputs.models.probabilities)
-    warnings = (*swapped, *explain_baseline(baseline))
+    warnings = (*swapped, *(find_differing_members(baseline.auc) if baseline else ()))
     named = {"labels": inputs.labels, "groups": inputs.groups, "units": inputs.units, "baseline": baseline}
     found = Audit(evaluation, rates, level, **named, notes=(), warnings=warnings)
     notes = (
@@ -112,3 +124,21 @@ def possible_attacks(models: TrainedModels) -> Mapping[str, Attack]:
     online = support.both and min(support.members, support.outsiders) >= 2
     weaker = [name for name in AUDIT_ATTACKS if name.endswith(", offline") or name == "quantile regression"]
     return {name: ATTACKS[name] for name in AUDIT_ATTACKS if not (online and name in weaker)}
+
+
+def measure_baseline(models: TrainedModels, *, fprs: Sequence[float], level: float) -> AttackSummary | None:
+    """What `row_features.tell_members_apart` achieves; None without features. Ends are means of the targets' ends."""
+    if models.features is None:
+        return None
+    scores, member = tell_members_apart(models.target_member, models.average_units(models.features.mT).mT)
+    outsiders = (~member).sum(1)
+    able = ((member.sum(1) >= _LEAST) & (outsiders >= _LEAST)).nonzero().flatten().tolist()
+    if not able:
+        return None
+    shown = [fpr for fpr in fprs if is_resolvable(fpr, int(outsiders[able].min()))]
+    means = {}
+    for metric in [*METRICS, *map(tpr_name, shown)]:
+        each = [pooled_estimate(scores[[one]], scores[[one]] > 0, member[[one]], metric, level=level) for one in able]
+        means[metric] = mean_estimate(each, level=level)
+    tpr = {fpr: means.get(tpr_name(fpr)) for fpr in fprs}
+    return AttackSummary("no attack: without the model", "features", means["auc"], means["advantage"], tpr)
