@@ -6,7 +6,7 @@ from scipy import special
 from torch import Tensor
 
 from leakage import arguments
-from leakage.audit.arrays import to_matrix
+from leakage.audit.inputs import to_matrix
 from leakage.metrics import epsilon_bounds
 from leakage.metrics.epsilon_bounds import Bound
 

@@ -1,8 +1,8 @@
 """Check and convert the inputs of an audit.
 
 NumPy, PyTorch and lists come in. float32 stays float32, since a loss below its rounding is not 0 but unknown;
-everything else becomes float64 on the CPU. Unusable input raises an error that says how to fix it; input that is usable
-with a reservation adds a note.
+everything else becomes float64 on the CPU. Unusable input raises an error that says how to fix it, `TypeError` for
+other things than numbers and else `ValueError`; input that is usable with a reservation adds a note.
 
 **Coarse probabilities.** A forest of twenty trees says 0, 1/20, … 1, and by 0 it means less than 1/20. But the loss of
 0 is infinite, and after any rounding the logits of 0 and 1 are far from all others. A Gaussian of LiRA then fits how
@@ -24,7 +24,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from leakage import arguments
 from leakage.attacks.membership.trained_models import TrainedModels
-from leakage.audit.arrays import number_units, to_features, to_matrix, to_names
 from leakage.audit.notes import find_single_labels
 from leakage.models.classifier import Classifier, EstimatorClassifier
 from leakage.models.mlp import Mlp
@@ -35,6 +34,8 @@ _COARSE = 1e-6  # p and 1 - p of coarse models are 0 or above this; those of oth
 _NO_STEP = 1e-3  # the least p and 1 - p of models that say 0 and 1 only, as a single tree does
 _LEAST = 2  # members, and outsiders, of a model that is attacked
 _ASKED = 64  # points that show whether a network gives probabilities instead of logits
+_MISSING = {"None", "nan", "NaT", "<NA>", ""}  # texts of missing names: rows without one are not one person
+_DTYPES = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}
 _COPIES = (  # operations of PyTorch that change no number
     *("_to_copy", "_unsafe_view", "alias", "cat", "clone", "detach", "expand", "permute", "select", "slice", "split"),
     *("squeeze", "stack", "t", "transpose", "unsqueeze", "view", "zeros_like"),
@@ -75,8 +76,8 @@ def validate_inputs(
     right = None if correct is None else to_matrix("correct", correct, truth=True)
     if right is not None and right.shape != values.shape:
         raise ValueError(f"`correct` must be of the shape of `losses`, got {tuple(right.shape)}.")
-    names = {"labels": to_names("labels", labels, rows), "groups": to_names("groups", groups, rows)}
-    table = to_features(features, rows, names["labels"])
+    names = {"labels": _to_names("labels", labels, rows), "groups": _to_names("groups", groups, rows)}
+    table = _to_features(features, rows, names["labels"])
     values, outside, notes = (_clip_losses if probabilities else _scale_losses)(values, outside, truths)
     inside, unit, unit_names = truths, None, None
     if units is not None:
@@ -347,3 +348,82 @@ def find_partners(member: Bool[Tensor, "models points"]) -> Int[Tensor, " models
         else:
             waiting.setdefault(np.packbits(row).tobytes(), []).append(model)
     return None if -1 in partner else torch.tensor(partner)
+
+
+def to_tensor(name: str, values: Any) -> Tensor:
+    """Numbers or booleans as a tensor on the CPU; of an array, whole numbers become int64, float16 becomes float32."""
+    if isinstance(values, Tensor):
+        if values.is_complex():
+            raise TypeError(f"`{name}` must hold real numbers, got {values.dtype}.")
+        return values.detach().cpu()
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"`{name}` must have rows of equal lengths: {error}.") from error
+    if array.dtype.kind not in _DTYPES:
+        raise TypeError(
+            f"`{name}` must hold numbers, got {array.dtype}; convert numbers as text by `.astype(float)`, truth values "
+            "by a comparison such as `== 'True'`, classes by `numpy.unique(classes, return_inverse=True)`."
+        )
+    short = array.dtype.kind == "f" and array.dtype.itemsize <= 4
+    dtype = np.float32 if short else _DTYPES[array.dtype.kind]
+    # PyTorch takes no other order of bytes, and warns of an array that must not be written to.
+    return torch.from_numpy(np.require(array, dtype, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"]))
+
+
+def to_matrix(name: str, values: Any, *, truth: bool = False) -> Tensor:
+    """A matrix (models, rows): float32 and shorter become float32, other numbers float64; with `truth`, booleans."""
+    matrix = to_tensor(name, values)
+    if matrix.ndim > 2 or 0 in matrix.shape:
+        raise ValueError(f"`{name}` must be (models, rows), or (rows) of one model, got shape {tuple(matrix.shape)}.")
+    matrix = matrix.reshape(-1, matrix.shape[-1] if matrix.ndim else 1)
+    if not truth:
+        short = matrix.is_floating_point() and matrix.itemsize <= 4
+        return matrix.to(torch.float32 if short else torch.float64)
+    if matrix.dtype != torch.bool and not bool(((matrix == 0) | (matrix == 1)).all()):
+        raise ValueError(
+            f"`{name}` must hold truth values, or 0 and 1, got others: a mask of all rows, not the numbers of some; "
+            "or are arguments swapped?"
+        )
+    return matrix.bool()
+
+
+def _to_names(name: str, values: Any, rows: int) -> np.ndarray | None:
+    """A text for each row; None for None."""
+    if values is None:
+        return None
+    try:
+        array = np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
+    except ValueError as error:  # lists of different lengths
+        raise ValueError(f"`{name}` must be one for each of the {rows} rows: {error}.") from error
+    if array.shape != (rows,):
+        raise ValueError(f"`{name}` must be one for each of the {rows} rows, got shape {array.shape}.")
+    return np.array([str(value) for value in array.tolist()])
+
+
+def number_units(units: Any, rows: int) -> tuple[np.ndarray, Tensor]:
+    """The names of units in the order in which they appear, and the number of each row's unit."""
+    names = _to_names("units", units, rows)
+    assert names is not None
+    if lacking := [row for row, name in enumerate(names.tolist()) if name in _MISSING]:
+        raise ValueError(
+            f"`units` must name the unit of every row, got none at row {lacking[0]}; leave such rows out, or give each "
+            "a name of its own."
+        )
+    numbers: dict[str, int] = {}
+    unit = [numbers.setdefault(name, len(numbers)) for name in names.tolist()]
+    return np.array([*numbers]), torch.tensor(unit)
+
+
+def _to_features(values: Any, rows: int, labels: np.ndarray | None) -> Tensor | None:
+    """Numbers for each row, (rows, d), NaN where one is missing, and the number of its label; None for None."""
+    if values is None:
+        return None
+    table = to_tensor("features", values)
+    if table.ndim == 0 or len(table) != rows:
+        raise ValueError(f"`features` must have one row for each of the {rows} rows, got shape {tuple(table.shape)}.")
+    table = table.double().reshape(rows, -1)
+    if bool(table.isinf().any()):
+        raise ValueError("`features` must be finite, or NaN where a number is missing, got infinity among them.")
+    names = np.zeros(rows) if labels is None else np.unique(labels, return_inverse=True)[1]
+    return torch.cat([table, torch.from_numpy(names)[:, None].double()], dim=1)

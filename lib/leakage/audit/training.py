@@ -20,8 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 from tqdm import tqdm
 
 from leakage import arguments, store
-from leakage.audit.arrays import number_units, numeric_features, to_tensor
-from leakage.audit.inputs import AuditInputs, logits_of_network, validate_inputs
+from leakage.audit.inputs import AuditInputs, logits_of_network, number_units, to_tensor, validate_inputs
 from leakage.audit.notes import find_duplicate_rows
 from leakage.data.membership_splits import complementary_halves
 from leakage.models.classifier import ModuleClassifier, two_logits
@@ -55,9 +54,16 @@ def train_clones(
         probabilities[model], correct[model] = _evaluate_clone(fitted, X, names, codes)
     with np.errstate(divide="ignore"):  # an infinite loss is what `validate_inputs` knows to be a probability of 0
         losses = -np.log(probabilities)
-    named = {"labels": labels, "groups": groups, "units": units, "features": numeric_features(X)}
+    named = {"labels": labels, "groups": groups, "units": units, "features": _numeric_features(X)}
     inputs = validate_inputs(losses, member, correct=correct, **named)
     return inputs, find_duplicate_rows(X, labels.tolist(), member)
+
+
+def _numeric_features(X: Any) -> Any:
+    """X if it is an array of numbers, or the columns of numbers of a data frame; else None."""
+    if hasattr(X, "select_dtypes"):
+        X = X.select_dtypes(["number", "bool"]).to_numpy(dtype=float, na_value=np.nan)
+    return X if isinstance(X, np.ndarray) and X.dtype.kind in "biuf" and X.ndim > 1 and X.shape[1] else None
 
 
 def _check_estimator(estimator: Any) -> None:
