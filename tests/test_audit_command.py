@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checking import HANGS
-from leakage.audit import scores_file
+from leakage.audit.scores_file import read_scores
 from reproduced import command_line
 from reproduced.runtime import stream
 from small_book import is_a_refusal
@@ -164,7 +164,7 @@ def test_a_spoiled_archive_is_read_or_refused(data, tmp_path_factory):
     path = tmp_path_factory.mktemp("spoiled") / "scores.npz"
     path.write_bytes(data.draw(spoiled(archive(losses=LOSSES[:, :9], member=MEMBER[:, :9]))))
     with suppress(ValueError):
-        scores_file.read(path)
+        read_scores(path)
 
 
 def test_an_archive_of_too_large_arrays_is_not_read(scores, capsys, monkeypatch):

@@ -244,16 +244,16 @@ def audit(options: argparse.Namespace) -> int:
     _check_outputs(options.scores, [path for path in files if path is not None])
     from leakage import audit as audits
     from leakage import store
-    from leakage.audit import scores_file
     from leakage.audit.gates import SLICE, Gate
     from leakage.audit.inputs import validate_inputs
     from leakage.audit.run import run_audit
+    from leakage.audit.scores_file import read_scores
 
     try:
         gates = [Gate(metric, bar) for metric, bar in limits]
         metrics = [gate.metric.removeprefix(SLICE) for gate in gates]
         fprs = sorted({*audits.FPRS, *(float(metric[4:]) for metric in metrics if metric.startswith("tpr@"))})
-        inputs = validate_inputs(**scores_file.read(options.scores))
+        inputs = validate_inputs(**read_scores(options.scores))
         with ExitStack() as stack:
             remeasure = None
             if options.workers or options.cluster:

@@ -15,7 +15,7 @@ _SINGLE = {"target": ("iu", "whole number, the place of a model"), "probabilitie
 _MOST_BYTES = 2**32  # of one array: a small damaged or hostile archive may promise any size
 
 
-def read(path: Path) -> dict[str, Any]:
+def read_scores(path: Path) -> dict[str, Any]:
     """The arguments of `audit.of_losses` in an `.npz` file or a folder of `.npy` files, which are mapped."""
     try:
         if path.is_dir():  # mapped copy-on-write: read where they are used, and never written to
