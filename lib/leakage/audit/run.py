@@ -1,4 +1,4 @@
-"""Run an audit: every attack that is possible on the losses, its measured success, and notes on the limits."""
+"""Run an audit: every attack that is possible on the losses, what features alone show, and notes on the limits."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
