@@ -142,6 +142,11 @@ def test_widths_share_pool_and_pairs_and_splits_do_not():
     assert not torch.allclose(small(seed=1).kept.losses, wide.losses)
 
 
+def test_epochs_cut_into_parts_take_the_same_steps():
+    cut = small(epochs=(0, 1 / 3, 2, 6), parts=3)  # 60 rows are three parts of one batch
+    torch.testing.assert_close(early_stopping.at_epochs(cut, (0, 2, 6)).train_loss, small().train_loss)
+
+
 def network():
     return nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
 

@@ -290,7 +290,7 @@ def train(
     recipe: Recipe,
     *,
     generator: torch.Generator,
-    orders: Sequence[Int[Tensor, "models m"]] | None = None,
+    orders: Sequence[Int[Tensor, "models _"]] | None = None,
     observe: Callable[[int, E], Any] | None = None,
     observed_epochs: Iterable[int] | None = None,
     description: str | None = None,
@@ -301,7 +301,7 @@ def train(
         rows: which examples each network is trained on.
         generator: shuffles the rows.
         orders: the shuffled rows of each epoch, for callers with streams of their own: networks of several experiments
-            can then be trained together.
+            can then be trained together. Or those of parts of epochs, which then count as epochs.
         observe: called with the number of epochs passed and a copy of the networks; see `Recorder`.
         observed_epochs: after which epochs, 0 being before training; by default after each.
         description: text of a progress bar; none by default.

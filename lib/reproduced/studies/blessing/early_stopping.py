@@ -6,6 +6,7 @@ fix the pool and the complementary pairs of networks, so all widths can be compa
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -77,7 +78,7 @@ class Trajectory(NamedTuple):
     recorded: NetworkLosses
     member: Bool[Tensor, "models pool"]
     partner: Int[Tensor, " models"]
-    epochs: Int[Tensor, " e"]
+    epochs: Float[Tensor, " e"]
 
 
 class Rates(NamedTuple):
@@ -108,7 +109,7 @@ class WidthAudit(NamedTuple):
     `error` and `validation_loss` are means over the validation points, `train_loss` over each model's members.
     """
 
-    epochs: Int[Tensor, "*s e"]
+    epochs: Float[Tensor, "*s e"]
     error: Float64[Tensor, "*s e models"]
     validation_loss: Float64[Tensor, "*s e models"]
     train_loss: Float64[Tensor, "*s e models"]
@@ -144,14 +145,29 @@ def record_training(
     recipe: Recipe,
     *,
     pairs: Pairs,
-    epochs: Sequence[int],
+    epochs: Sequence[float],
+    parts: int = 1,
     generator: torch.Generator,
 ) -> Trajectory:
-    """Train the initial `networks` on halves of a pool, and record losses and errors after the given epochs."""
+    """Train the initial `networks` on halves of a pool, and record losses and errors after the given epochs.
+
+    `parts` cuts each epoch into so many, and `epochs` are multiples of `1 / parts`. Steps stay the same if each part
+    has whole batches.
+    """
     recorder = Recorder(lambda seen: measure_losses(seen, pool, validation)._asdict())
-    ensembles.train(networks, pool, pairs.rows, recipe, generator=generator, observe=recorder, observed_epochs=epochs)
+    orders = [ensembles.shuffle_rows(pairs.rows, generator=generator) for _ in range(recipe.epochs)]
+    ensembles.train(
+        networks,
+        pool,
+        pairs.rows,
+        replace(recipe, epochs=parts * recipe.epochs),
+        generator=generator,
+        orders=[part for order in orders for part in order.chunk(parts, -1)],
+        observe=recorder,
+        observed_epochs=[round(parts * epoch) for epoch in epochs],
+    )
     found = recorder.stack()
-    when = found.pop("epochs")
+    when = found.pop("epochs") / parts
     return Trajectory(NetworkLosses(**found), pairs.member, pairs.partner, when)
 
 
@@ -181,7 +197,8 @@ def audit_width(
     pool: int,
     models: int,
     recipe: Recipe,
-    epochs: Sequence[int],
+    epochs: Sequence[float],
+    parts: int = 1,
     seed: int,
     attacks: Sequence[str] = tuple(LOSS_ATTACKS),
     fprs: Sequence[float] = FPRS,
@@ -193,7 +210,7 @@ def audit_width(
     draws = stream(seed, f"networks/{split}/{width}", features.device)
     networks = MlpEnsemble.from_mlp(own.initial(width, generator=draws))
     (losses, error, validation_loss), member, partner, when = record_training(
-        networks, own.pool, own.validation, recipe, pairs=own.pairs, epochs=epochs, generator=draws
+        networks, own.pool, own.validation, recipe, pairs=own.pairs, epochs=epochs, parts=parts, generator=draws
     )
     some = losses[[when.tolist().index(epoch) for epoch in kept]]
     return WidthAudit(
@@ -233,6 +250,13 @@ def lead_of_loss_gap(audits: Sequence[WidthAudit], attack: str) -> Float64[Tenso
 def stack_splits(audits: Sequence[WidthAudit]) -> WidthAudit:
     """Audits of several splits as one, with the splits as the first dimension of every tensor."""
     return _map_tensors(lambda *parts: torch.stack(parts), *audits)
+
+
+def at_epochs(audit: WidthAudit, epochs: Sequence[float]) -> WidthAudit:
+    """The audit of one split at some of its recorded epochs."""
+    recorded = audit.epochs.tolist()
+    places = [recorded.index(epoch) for epoch in epochs]
+    return _map_tensors(lambda part: part[places], audit._replace(kept=None))._replace(kept=audit.kept)
 
 
 def select_epochs(audits: WidthAudit, places: Sequence[int]) -> WidthAudit:
