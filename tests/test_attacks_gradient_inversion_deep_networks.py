@@ -15,7 +15,7 @@ X = sphere(3, 10, generator=stream(0, "inputs"))
 Y = torch.tensor([1.0, 0.0, 1.0], dtype=DTYPE)
 W = gaussian((20, 10), generator=stream(0, "weights"))
 STACKS = [("plain", name) for name, sigma in ACTIVATIONS.items() if sigma.monotone] + [
-    ("paired", name) for name, sigma in ACTIVATIONS.items() if sigma.monotone or sigma.degree == 1
+    ("paired", name) for name, sigma in ACTIVATIONS.items() if sigma.monotone or sigma.homogeneity == 1
 ]
 EACH = pytest.mark.parametrize(("kind", "name"), STACKS)
 LOSS = {"sigmoid": 1e-11, "softplus": 1e-11}  # a pair of sigmoids at depth 5 has gain 0.006, and loses as many digits
@@ -62,7 +62,7 @@ def test_a_feature_that_no_input_has_leads_nowhere(kind, name):
 def test_a_direction_and_a_norm_are_enough(kind, name, norm):
     sizes = torch.tensor([0.1, 1.0, 7.0], dtype=DTYPE).unsqueeze(1)
     features = stack_features(norm * X, activation(name), depth=3, kind=kind)
-    found = deep_networks.invert_directions(sizes * features, activation(name), depth=3, kind=kind, norm=norm)
+    found = deep_networks.invert_scaled_features(sizes * features, activation(name), depth=3, kind=kind, norm=norm)
     torch.testing.assert_close(found, norm * X, rtol=0, atol=1e-12)
 
 
@@ -85,7 +85,7 @@ def test_a_batch_goes_through_a_stack_and_back():
     ("inverse", "name", "kind", "complaint"),
     [
         (deep_networks.invert_features, "relu", "plain", "'relu': it has no inverse"),
-        (deep_networks.invert_directions, "sigmoid", "plain", "no single scale fits"),
+        (deep_networks.invert_scaled_features, "sigmoid", "plain", "no single scale fits"),
     ],
 )
 def test_stacks_that_lose_their_input_are_refused(inverse, name, kind, complaint):

@@ -104,7 +104,7 @@ def test_inputs_of_another_length_are_found_where_the_length_is_known(activation
 def test_residuals_refitted_at_the_true_inputs_are_exact(activation, outputs):
     inputs, labels = batch_of(4, 30)
     observation = send(inputs, labels, activation=activation)
-    residuals, misfit = refit(observation, inputs, outputs=outputs)
+    residuals, misfit = refit(observation, inputs, use_output_layer=outputs)
     assert misfit < 1e-12  # rounding, times the condition number of the features
     torch.testing.assert_close(observation.labels(inputs, residuals), labels, rtol=0, atol=1e-9)
 

@@ -57,7 +57,7 @@ def test_the_centre_is_a_point_of_symmetry_and_named_where_there_is_one(sigma):
 def test_the_degree_is_that_of_a_homogeneous_function_and_named_where_there_is_one(sigma):
     for degree in (1, 2):
         scales = bool(((sigma(3 * GRID) - 3**degree * sigma(GRID)).abs() < 1e-12).all())
-        assert scales == (sigma.degree == degree)
+        assert scales == (sigma.homogeneity == degree)
 
 
 @EACH

@@ -17,7 +17,7 @@ Y = torch.tensor([1.0, -1.0, 1.0], dtype=DTYPE)
 W = gaussian((40, D), generator=stream(0, "weights"))
 FLIPS = torch.tensor([True, False, True])
 CENTRED = [name for name, sigma in ACTIVATIONS.items() if sigma.centre is not None]
-HOMOGENEOUS = [name for name, sigma in ACTIVATIONS.items() if sigma.degree is not None]
+HOMOGENEOUS = [name for name, sigma in ACTIVATIONS.items() if sigma.homogeneity is not None]
 
 
 def client(name, *, bias=0.0):

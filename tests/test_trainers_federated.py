@@ -19,7 +19,7 @@ from reproduced.runtime import stream
 
 POINTS = sphere(5, 7, generator=stream(0, "inputs"))
 HIDDEN = gaussian((11, 7), generator=stream(0, "weights"))
-PAIRED = [name for name, sigma in ACTIVATIONS.items() if sigma.monotone or sigma.degree == 1]
+PAIRED = [name for name, sigma in ACTIVATIONS.items() if sigma.monotone or sigma.homogeneity == 1]
 
 
 def test_one_output_by_hand():
@@ -47,7 +47,7 @@ def test_a_stack_is_a_two_layer_client_of_its_features(kind, name, depth):
     assert len(stack.identities) == depth - 1
 
 
-@pytest.mark.parametrize("name", [name for name in PAIRED if ACTIVATIONS[name].degree == 1])
+@pytest.mark.parametrize("name", [name for name in PAIRED if ACTIVATIONS[name].homogeneity == 1])
 @pytest.mark.parametrize("depth", [2, 3, 4, 5])
 def test_pairs_of_piecewise_linear_layers_hand_on_the_input(name, depth):
     torch.testing.assert_close(

@@ -30,7 +30,7 @@ class Activation:
         smooth: whether all derivatives exist everywhere.
         monotone: whether it strictly increases.
         centre: the $c$ with $\sigma(-t) = 2c - \sigma(t)$ for all t; `None` where there is none.
-        degree: the $k$ with $\sigma(st) = s^k \sigma(t)$ for all $s > 0$; `None` where there is none.
+        homogeneity: the $k$ with $\sigma(st) = s^k \sigma(t)$ for all $s > 0$; `None` where there is none.
     """
 
     name: str
@@ -39,12 +39,12 @@ class Activation:
     smooth: bool = True
     monotone: bool = False
     centre: float | None = None
-    degree: int | None = None
+    homogeneity: int | None = None
 
     @property
     def piecewise_linear(self) -> bool:
         """Whether it is linear on either side of 0, with a kink there."""
-        return self.degree == 1 and not self.smooth
+        return self.homogeneity == 1 and not self.smooth
 
     def __call__(self, x: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
         r"""$\sigma(x)$, entry by entry."""
@@ -90,14 +90,16 @@ def _polynomial_derivatives(*coefficients: float) -> Callable[[Tensor], Iterator
     return derivatives
 
 
-def _riccati_derivatives(function: Callable[[Tensor], Tensor], *slope: float) -> Callable[[Tensor], Iterator[Tensor]]:
-    r"""A function with $\sigma' = p(\sigma)$ for the polynomial p: each derivative is a polynomial in $\sigma$."""
+def _riccati_derivatives(
+    function: Callable[[Tensor], Tensor], *coefficients: float
+) -> Callable[[Tensor], Iterator[Tensor]]:
+    r"""Derivatives of a function with $\sigma' = p(\sigma)$, p given by `coefficients`: polynomials in $\sigma$."""
 
     def derivatives(x: Tensor) -> Iterator[Tensor]:
         value, current = function(x), (0.0, 1.0)
         while True:
             yield _evaluate(current, value)
-            current = _differentiate(current, slope)
+            current = _differentiate(current, coefficients)
 
     return derivatives
 
@@ -162,14 +164,14 @@ ACTIVATIONS: Mapping[str, Activation] = {
     for entry in (
         Activation("tanh", torch.tanh, _riccati_derivatives(torch.tanh, 1.0, 0.0, -1.0), monotone=True, centre=0.0),
         Activation("sigmoid", torch.sigmoid, _sigmoid_derivatives, monotone=True, centre=0.5),
-        Activation("relu", torch.relu, _rectifier_derivatives(0.0), smooth=False, degree=1),
+        Activation("relu", torch.relu, _rectifier_derivatives(0.0), smooth=False, homogeneity=1),
         Activation(
             "leaky_relu",
             lambda x: functional.leaky_relu(x, LEAKY_SLOPE),
             _rectifier_derivatives(LEAKY_SLOPE),
             smooth=False,
             monotone=True,
-            degree=1,
+            homogeneity=1,
         ),
         Activation("gelu", functional.gelu, _gated_derivatives(_normal_cdf_derivatives)),
         Activation("silu", functional.silu, _gated_derivatives(_sigmoid_derivatives)),
@@ -177,8 +179,8 @@ ACTIVATIONS: Mapping[str, Activation] = {
         Activation("elu", functional.elu, _elu_derivatives, smooth=False, monotone=True),
         Activation("sin", torch.sin, _sine_derivatives, centre=0.0),
         Activation("polynomial", lambda x: x.square() * (1 + x), _polynomial_derivatives(0.0, 0.0, 1.0, 1.0)),
-        Activation("linear", lambda x: x, _polynomial_derivatives(0.0, 1.0), monotone=True, centre=0.0, degree=1),
-        Activation("quadratic", torch.square, _polynomial_derivatives(0.0, 0.0, 1.0), degree=2),
+        Activation("linear", lambda x: x, _polynomial_derivatives(0.0, 1.0), monotone=True, centre=0.0, homogeneity=1),
+        Activation("quadratic", torch.square, _polynomial_derivatives(0.0, 0.0, 1.0), homogeneity=2),
     )
 }
 """All activations by name; `polynomial` is $t^2 + t^3$."""

@@ -84,10 +84,10 @@ def stack_gain(function: Activation, *, depth: int) -> float:
     r"""The slope at 0 of $\varphi(t) = \sigma^k(t) - \sigma^k(-t)$, where $\sigma^k$ repeats $\sigma$ depth − 1 times.
 
     $$ \text{gain} = 2 \prod_{i < k} \sigma'(\sigma^i(0)) , \qquad
-       \text{or } \sigma^k(1) - \sigma^k(-1) \text{ for } \sigma \text{ of degree 1.} $$
+       \text{or } \sigma^k(1) - \sigma^k(-1) \text{ for } \sigma \text{ homogeneous of degree 1.} $$
     """
     times = depth - 1
-    if function.degree == 1:
+    if function.homogeneity == 1:
         one = torch.ones(1, dtype=DTYPE)
         return float(iterate(function, one, times=times) - iterate(function, -one, times=times))
     if not function.monotone:

@@ -1,10 +1,11 @@
-r"""The attack on a deep network whose lower layers keep their input.
+r"""The attack on a deep network whose lower layers are invertible.
 
 The server sends a `trainers.federated.DeepStack`. Its two upper layers are a two-layer client whose inputs are
 *features* of the true ones, so that any attack on two layers finds the features. `invert_features` gives the inputs
 with these features, by root finding on the CPU, entry by entry; an entry is NaN where no input has such a feature.
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -19,8 +20,8 @@ from leakage.models.activations import Activation
 from leakage.trainers.federated import DeepStack, stack_features, stack_gain
 
 _LARGEST_ENTRY = 1024.0  # of an input, and of a scale of features
-_UNREACHABLE = 1e100  # the norm of inputs that do not exist
-_NORM_TOLERANCE = 0.25  # exponent of the rounding unit: 1e-4 in float64; the edge of a range is 5 % and more off
+_UNREACHABLE = 1e100  # stands in for the norm where no inputs exist
+_NORM_TOLERANCE_EXPONENT = 0.25  # of eps, 1e-4 in float64; where no scale gives the norm, it is off by 5 % and more
 
 
 def effective_observation(module: DeepStack, gradient: Mapping[str, Tensor], *, batch: int, loss: str) -> Observation:
@@ -37,16 +38,16 @@ def effective_observation(module: DeepStack, gradient: Mapping[str, Tensor], *, 
     Source: Wang et al., Section 4 (deep networks); they treat (leaky) ReLU pairs, without the gain.
     """
     top = {name.removeprefix("top."): value for name, value in gradient.items() if name.startswith("top.")}
-    seen = Observation.from_module(
+    observation = Observation.from_module(
         module.top, top, batch=batch, loss=loss, hidden="hidden", outputs="outputs", activation=module.activation.name
     )
     if module.kind == "plain":
-        return seen
-    gain, half = stack_gain(module.activation, depth=module.depth), seen.weights.shape[1] // 2
-    hidden = None if seen.hidden is None else (seen.hidden[:, :half] - seen.hidden[:, half:]) / gain
-    return Observation(
-        gain * seen.weights[:, :half], seen.activation, seen.bias, seen.outputs, hidden, seen.logistic, seen.readout
-    )
+        return observation
+    gain, half = stack_gain(module.activation, depth=module.depth), observation.weights.shape[1] // 2
+    hidden = observation.hidden
+    if hidden is not None:
+        hidden = (hidden[:, :half] - hidden[:, half:]) / gain
+    return dataclasses.replace(observation, weights=gain * observation.weights[:, :half], hidden=hidden)
 
 
 def invert_features(
@@ -66,13 +67,13 @@ def invert_features(
     return _find_root(error, features, low=-_LARGEST_ENTRY)
 
 
-def invert_directions(
+def invert_scaled_features(
     directions: Float[Tensor, "B d"], activation: Activation, *, depth: int, kind: str, norm: float = 1.0
 ) -> Float[Tensor, "B d"]:
-    r"""The inputs of known norm whose features have these directions, of any length.
+    r"""The inputs of known norm whose features have these directions; the lengths of `directions` do not matter.
 
     Finds the $\alpha_i > 0$ for which `invert_features` of $\alpha_i$ times the direction has the norm; NaN where no
-    inputs of this norm have such features, or an entry would be beyond 1000.
+    inputs of this norm have such features, or an entry would be beyond 1024.
 
     Source: Wang et al., Section 4, for identity stacks of tanh or sigmoid. The norm grows with $\alpha$ where features
     of 0 are 0; a plain stack of another activation has several such inputs or none, and is refused.
@@ -91,16 +92,16 @@ def invert_directions(
     scales = _find_root(error, torch.arange(len(directions)).double(), low=0.0).to(directions)
     inputs = invert_features(scales.unsqueeze(-1) * directions, activation, depth=depth, kind=kind)
     off = (inputs.norm(dim=-1, keepdim=True) / norm - 1).abs()
-    return torch.where(off <= torch.finfo(inputs.dtype).eps ** _NORM_TOLERANCE, inputs, torch.nan)
+    return torch.where(off <= torch.finfo(inputs.dtype).eps ** _NORM_TOLERANCE_EXPONENT, inputs, torch.nan)
 
 
-def _find_root(error: Callable[[Tensor, Tensor], Tensor], given: Tensor, *, low: float) -> Tensor:
-    """Where an increasing function of a number and a given one is 0, for each given one; NaN where it never is."""
+def _find_root(error: Callable[[Tensor, Tensor], Tensor], parameters: Tensor, *, low: float) -> Tensor:
+    """For each entry g of `parameters` the x with error(x, g) = 0, NaN where there is none; `error` increases in x."""
 
     def evaluate(points: np.ndarray, values: np.ndarray) -> np.ndarray:
         return error(torch.from_numpy(points), torch.from_numpy(values)).numpy()
 
-    numbers = given.detach().cpu().double().flatten().numpy()
+    numbers = parameters.detach().cpu().double().flatten().numpy()
     with np.errstate(all="ignore"):
         found = elementwise.find_root(evaluate, (low, _LARGEST_ENTRY), args=(numbers,))
-    return torch.from_numpy(found.x).reshape(given.shape).to(given)
+    return torch.from_numpy(found.x).reshape(parameters.shape).to(parameters)

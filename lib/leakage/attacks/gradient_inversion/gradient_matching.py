@@ -50,7 +50,7 @@ def match_gradient(
     Args:
         scale: standard deviation of the entries of the first dummies; $1/\sqrt d$ gives inputs of norm 1.
         balanced: whether each layer's gradient is divided by its own norm first; the published attacks do not do it.
-        labels: the labels if they are known; otherwise they are optimised too, from standard normal draws.
+        labels: those of the batch if they are known; otherwise they are optimised too, from standard normal draws.
         iterations: of SciPy's L-BFGS in each descent, on the CPU; gradients are computed on the device of the weights.
     """
     target = flatten_gradient(observation)

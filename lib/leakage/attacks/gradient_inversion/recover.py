@@ -63,7 +63,7 @@ def recover(
         batch: B, the number of inputs.
         norm: the length of all inputs; `None` if it is unknown or differs. It helps to know it: g alone may not be
             enough otherwise.
-        labels: the possible labels, which a batch must have to be accepted; where none has them, `ambiguities` says so.
+        labels: the values that a label may take; `ambiguities` says so if no batch with such labels is found.
             `None` accepts any, and decides between an input and its mirror image as `symmetries` does by default.
 
     Raises:

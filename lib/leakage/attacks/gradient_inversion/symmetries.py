@@ -35,7 +35,7 @@ def symmetries(activation: Activation, *, outputs_seen: bool) -> tuple[str, ...]
     found = []
     if activation.centre == 0 or (activation.centre is not None and not outputs_seen):
         found.append("each (x, r) may be (-x, -r)")
-    if activation.degree is not None:
+    if activation.homogeneity is not None:
         found.append("each (x, r) may be (s·x, r/s) with s > 0")
     return tuple(found)
 

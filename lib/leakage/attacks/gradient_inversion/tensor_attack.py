@@ -1,9 +1,9 @@
 r"""The attack of Wang et al.: the moments of one gradient give the span of the inputs and a small tensor of them.
 
 Every input is one term of this symmetric tensor. A term of order 3 stays the same if the input and its residual both
-change sign, so a moment of even order decides the sign; a term of order 4 stays the same if the input alone does, and a
-moment of odd order decides. The result has a sampling error of order $m^{-1/2}$, and its `misfit` is of this size. The
-caller gives the batch size, and may give the length of the inputs and the possible labels.
+change sign, so a moment of even order decides the sign; a term of order 4 stays the same if only the input changes
+sign, so a moment of odd order decides it. The result has a sampling error of order $m^{-1/2}$, and its `misfit` is of
+this size. The caller gives the batch size, and may give the length of the inputs and the possible labels.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,15 +26,17 @@ SOURCES: Mapping[str, Callable[..., Moments]] = {
     "hidden": moments.from_hidden,
     "span": moments.from_hidden,
 }
-"""The values of `source` in `reconstruct`, with the function that computes the moments."""
+"""The values of `source` in `reconstruct`, with the function of the moments; "span" differs only in the span."""
 DIRECTIONS: Mapping[str, Callable[[Tensor, torch.Generator], Tensor]] = {
     "mean": lambda mean, _: mean,
-    "random": lambda mean, draws: torch.randn(mean.shape, generator=draws, dtype=mean.dtype, device=mean.device),
+    "random": lambda mean, generator: torch.randn(
+        mean.shape, generator=generator, dtype=mean.dtype, device=mean.device
+    ),
     "ones": lambda mean, _: torch.ones_like(mean),
 }
 """The values of `contraction` except "none": the direction a from the moment of order 1 and a generator, unscaled."""
 _CLEAR_GAP = 1.5  # a span with a larger `gap` counts as found: pure noise gives 1.0 to 1.2
-_MORE_DIRECTIONS = 4  # random ones, tried without a clear gap: the moment of order 1 may be orthogonal to an input
+_MORE_DIRECTIONS = 4  # random directions tried if the gap is not clear: the default may be orthogonal to an input
 
 
 def reconstruct(
@@ -67,9 +69,9 @@ def reconstruct(
         source: "outputs" for the gradient g of the output layer alone, "hidden" for the moments of G, or "span" for
             the exact row space of G and its tensor.
         contraction: the direction a of Remarks 3 and 4: "mean" for the moment of order 1, "random", "ones" for
-            $(1, \dots, 1)$, or "none" to use all directions of the span.
+            $(1, \dots, 1)$, or "none" to use all directions of the span. Used only where $s_2$ or $s_3$ is 0.
         centre: whether to remove from the moments the part that only adds noise.
-        labels: the possible labels; by default ±1, and 0 and 1 for the logistic loss.
+        labels: the values that a label may take; by default ±1, and 0 and 1 for the logistic loss.
 
     Nothing checks B for `source` "outputs": B inputs are then returned for a smaller batch, too.
     """
@@ -79,29 +81,31 @@ def reconstruct(
     estimates = SOURCES[source](observation, centre=centre)
     if source != "outputs":
         assert observation.hidden is not None
-        # For "hidden" this only checks the rank, so its draws come from a copy of the generator.
-        draws = generator if source == "span" else generator.clone_state()
-        found = span.from_rows(observation.hidden, batch=batch, generator=draws)
+        # For "hidden" this only checks the rank, so it draws from a copy of the generator.
+        span_generator = generator if source == "span" else generator.clone_state()
+        found = span.from_rows(observation.hidden, batch=batch, generator=span_generator)
     if source != "span":
         found = _find_span(estimates, recovery, batch, contraction, generator)
     terms = _find_terms(estimates, found.basis, recovery, contraction, generator)
-    directions, estimated = _choose_signs(estimates, found.basis, terms, recovery, norm)
+    directions, first_residuals = _choose_signs(estimates, found.basis, terms, recovery, norm)
     inputs = norm * normalize(directions @ found.basis.mT, dim=-1)
-    outputs = source == "outputs"
-    signs, ambiguities = symmetries.signs_from_labels(observation, inputs, estimated, labels, outputs_seen=outputs)
+    use_output_layer = source == "outputs"
+    signs, ambiguities = symmetries.signs_from_labels(
+        observation, inputs, first_residuals, labels, outputs_seen=use_output_layer
+    )
     inputs = signs.unsqueeze(-1) * inputs
-    residuals, misfit = refit(observation, inputs, outputs=outputs)
+    residuals, misfit = refit(observation, inputs, use_output_layer=use_output_layer)
     return Reconstruction(inputs, residuals, observation.labels(inputs, residuals), misfit, ambiguities)
 
 
 def refit(
-    observation: Observation, inputs: Float[Tensor, "B d"], *, outputs: bool
+    observation: Observation, inputs: Float[Tensor, "B d"], *, use_output_layer: bool
 ) -> tuple[Float[Tensor, " B"], float]:
     """The residuals with which these inputs fit one layer's gradient best, and the relative misfit.
 
     Source: ours. Wang et al. take the residuals from the weights of the tensor's terms.
     """
-    equations = (OutputEquations if outputs else HiddenEquations).from_observation(observation)
+    equations = (OutputEquations if use_output_layer else HiddenEquations).from_observation(observation)
     gram, right = equations.residual_equations(inputs.unsqueeze(0))
     residuals = (torch.linalg.pinv(gram, hermitian=True) @ right.unsqueeze(-1)).squeeze(-1)
     return residuals[0], equations.misfit(inputs, residuals[0])
@@ -139,7 +143,7 @@ def _find_terms(
         # A direction within the span: one of the whole space would weaken the terms by a factor √d.
         direction = DIRECTIONS[contraction](basis.mT @ estimates.first, generator)
         tensor = tensor @ normalize(direction, dim=0)
-    # None is the limit of infinitely many random contractions, without their noise.
+    # `contractions=None` is the limit of many random contractions, without their noise.
     return decompose(tensor, order=tensor.ndim, contractions=None, generator=generator)
 
 
@@ -148,7 +152,7 @@ def _choose_signs(
 ) -> tuple[Float[Tensor, "B B"], Float[Tensor, " B"]]:
     """Step 3 of `reconstruct`: the factors with the signs of the inputs, and first estimates of the residuals.
 
-    If the activation has no even moments, the signs are those that make all residuals positive.
+    If the activation has no even moments, the residuals are made positive; `reconstruct` corrects signs by labels.
     """
     if recovery.tensor_order == 3:
         odd = terms.weights / (recovery.moments[3] * norm**3)

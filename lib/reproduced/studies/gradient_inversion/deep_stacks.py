@@ -49,7 +49,7 @@ def stack_errors(
         labels = alternating_signs(game.batch, inputs.device)
         gradient = batch_gradient(stack, inputs, labels, loss="half_sum")
         seen = deep_networks.effective_observation(stack, gradient, batch=game.batch, loss="half_sum")
-        keeps = seen.activation.degree == 1 and kind == "paired"
+        keeps = seen.activation.homogeneity == 1 and kind == "paired"
         draws = stream(seed, f"{name}/attack/{game.activation}/{kind}/{depth}", device)
         found = recover.recover(seen, batch=game.batch, norm=1.0 if keeps else None, generator=draws).inputs
         back = deep_networks.invert_features(found, seen.activation, depth=depth, kind=kind)
@@ -59,7 +59,8 @@ def stack_errors(
             rough = tensor_attack.reconstruct(seen, batch=game.batch, source="hidden", centre=False, generator=draws)
             by_moments = match_error(rough.inputs, inputs, signs=False)
         elif not bool(seen.activation(torch.zeros(1)).any()):
-            along = deep_networks.invert_directions(normalize(found, dim=-1), seen.activation, depth=depth, kind=kind)
+            unit = normalize(found, dim=-1)
+            along = deep_networks.invert_scaled_features(unit, seen.activation, depth=depth, kind=kind)
             searched = match_error(along, inputs)
         errors.append((match_error(back, inputs), by_moments, searched))
     return StackErrors(*torch.tensor(errors, dtype=DTYPE).T)
