@@ -181,7 +181,7 @@ def ordinary_deepfool(network: Mlp, points: Tensor) -> Tensor:
     """Distances by DeepFool as it is usually written: one backward pass for each class and projection."""
     ends, labels = points.clone(), network(points).argmax(-1)
     moving = torch.arange(len(points))
-    for _ in range(boundary_distance.MOST_PROJECTIONS):
+    for _ in range(boundary_distance.MAX_PROJECTIONS):
         here = ends[moving].requires_grad_()
         outputs = network(here)
         slopes = torch.stack(

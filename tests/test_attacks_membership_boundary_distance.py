@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from leakage.attacks.membership import boundary_distance
-from leakage.attacks.membership.boundary_distance import affine_distance, certified_radius, deepfool
+from leakage.attacks.membership.boundary_distance import certified_radius, deepfool, linearised_boundary_distance
 from leakage.data.gaussians import gaussian, sphere
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
@@ -32,7 +32,7 @@ def test_on_one_polytope_the_distance_is_that_to_the_nearest_hyperplane(dimensio
     exact = (gaps / (rows[own][:, None] - rows).norm(dim=-1)).nan_to_num(nan=math.inf).amin(1)
     assert torch.allclose(deepfool(network, points), exact, rtol=1e-10)
     assert torch.allclose(certified_radius(network, points), exact, rtol=1e-10)
-    assert torch.allclose(affine_distance(network, points), exact, rtol=1e-10)
+    assert torch.allclose(linearised_boundary_distance(network, points), exact, rtol=1e-10)
 
 
 @pytest.mark.parametrize("widths", [(40, 8, 3), (40, 8, 8, 3)])

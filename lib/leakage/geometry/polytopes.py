@@ -1,9 +1,10 @@
 r"""The activation polytope of a point: pattern, affine map, norms of that map, and the distance to the boundary.
 
 A pattern is a tuple of gates, one tensor (…, t, n_l) for each hidden layer: $s^l_i = 1$ where neuron i of layer l is
-active at the point, 0 where it is not. A neuron exactly on its hyperedge counts as inactive. All functions of gates
-also take numbers between 0 and 1 (`smooth_pattern`) and are then differentiable. Squares of products of weights must
-not overflow: weights between 1e-150 and 1e150 (1e-18 and 1e18 in single precision) are safe.
+active at the point, 0 where it is not. The *hyperedge* of a neuron is where its pre-activation is 0, a bent hyperplane;
+there it counts as inactive. All functions of gates also take numbers between 0 and 1 (`smooth_pattern`) and are then
+differentiable. Squares of products of weights must not overflow: weights between 1e-150 and 1e150 (1e-18 and 1e18 in
+single precision) are safe.
 """
 
 from typing import NamedTuple

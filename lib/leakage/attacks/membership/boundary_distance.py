@@ -1,4 +1,4 @@
-r"""The distance of points to another predicted label: from above by DeepFool, from below by the certified radius.
+r"""The distance of points to another predicted label: an upper bound (DeepFool) and a lower one (certified radius).
 
 The attacker sees the network's weights. A distance is Euclidean in the input, from the predicted label to any other. A
 member is expected to be further away, so that a distance is a score as it is.
@@ -14,10 +14,10 @@ from leakage.geometry.polytopes import activation_pattern, inscribed_radius, out
 from leakage.geometry.rays import segment_label_change
 from leakage.models.mlp import Mlp
 
-MOST_PROJECTIONS = 50  # after which a point counts as not reached
+MAX_PROJECTIONS = 50  # after which a point counts as not reached
 OVERSHOOT = 0.02  # what a projection goes further than the boundary, so that the label does change
-_LEAST = 1e-12  # of the largest coordinate, or of 1: the shortest step
-_CHUNK = 2**22  # numbers of A_P held at once: 32 MiB of float64
+_MIN_STEP = 1e-12  # the shortest step, relative to the largest coordinate, or to 1 if all are smaller
+_CHUNK = 2**22  # entries of the Jacobians held at once: 32 MiB of float64
 
 
 def deepfool(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
@@ -31,7 +31,7 @@ def deepfool(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
 
     Source: Moosavi-Dezfooli et al. (2016), Algorithm 2. Departures: the overshoot is part of each step; the distance is
     that of the first label change on the segment from the point to where the projections ended, found exactly. A step
-    is at least as long as 1e-12 of the largest coordinate, so that it leads off a boundary that a point lies on.
+    is at least as long as 1e-12 of the largest coordinate, so that a point on a boundary leaves it.
     """
     if network.widths[0] > network.widths[1]:
         network, basis = row_space(network)
@@ -43,7 +43,7 @@ def _deepfool(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]
     ends, labels = points.clone(), network(points).argmax(-1)
     moving = torch.arange(len(points), device=points.device)
     nearest = first = _nearest_boundary(network, points, labels)
-    for step in range(MOST_PROJECTIONS):
+    for step in range(MAX_PROJECTIONS):
         if step:
             nearest = _nearest_boundary(network, ends[moving], labels[moving])
         # A little further than the boundary, and never so little that rounding hides it; nowhere if there is none.
@@ -52,14 +52,14 @@ def _deepfool(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]
         moving = moving[network(ends[moving]).argmax(-1) == labels[moving]]
         if not len(moving):
             break
-    changes = segment_label_change(network, points, ends)
-    # Within the shortest step a change cannot be seen from rounding, but the affine piece says where it is.
-    changes = torch.where(changes <= _shortest_step(points), torch.minimum(changes, first.distances), changes)
-    return changes.index_fill(0, moving, torch.inf)
+    distances = segment_label_change(network, points, ends)
+    # Within the shortest step a change cannot be told from rounding error, but the affine piece says where it is.
+    distances = torch.where(distances <= _shortest_step(points), torch.minimum(distances, first.distances), distances)
+    return distances.index_fill(0, moving, torch.inf)
 
 
 def _shortest_step(points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
-    return _LEAST * points.abs().amax(-1).clamp_min(1)
+    return _MIN_STEP * points.abs().amax(-1).clamp_min(1)
 
 
 class _NearestBoundary(NamedTuple):
@@ -86,9 +86,9 @@ def _nearest_boundary(network: Mlp, points: Float[Tensor, "t d"], labels: Int[Te
 
 def replace_infinite(distances: Float[Tensor, "*shape"], *others: Float[Tensor, "*other"]) -> Float[Tensor, "*shape"]:
     """The distances with one finite number for the infinite ones, larger than all distances and all `others`."""
-    ends = [part[part.isfinite()].amax() for part in (distances, *others) if bool(part.isfinite().any())]
-    most = torch.stack(ends).amax() if ends else distances.new_zeros(())
-    return torch.where(distances.isinf(), 2 * most + 1, distances)
+    maxima = [part[part.isfinite()].amax() for part in (distances, *others) if bool(part.isfinite().any())]
+    largest = torch.stack(maxima).amax() if maxima else distances.new_zeros(())
+    return torch.where(distances.isinf(), 2 * largest + 1, distances)
 
 
 def certified_radius(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
@@ -97,10 +97,10 @@ def certified_radius(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor
     Within the inscribed radius $r(x)$ the network is the affine map of its polytope, and there
     $g_k / \lVert \nabla g_k \rVert$ is the distance to label k. This is ours, not the paper's.
     """
-    return torch.minimum(affine_distance(network, points), inscribed_radius(network, points))
+    return torch.minimum(linearised_boundary_distance(network, points), inscribed_radius(network, points))
 
 
-def affine_distance(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
+def linearised_boundary_distance(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
     r"""$\min_k g_k / \lVert \nabla g_k \rVert$, the distance to another label if the affine map held everywhere."""
     reduced, basis = row_space(network)
     parts = (points @ basis).split(_points_at_once(reduced))

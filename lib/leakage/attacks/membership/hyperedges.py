@@ -1,8 +1,9 @@
 r"""Rays through activation polytopes: distances of the hyperedges they cross, norms behind these, angles between them.
 
 The attacker sees the network's weights. This is the hyperedge shooting of Peinemann (2021), with every crossing found
-exactly instead of searched for. It gives features (points, ...) for `attack_models`; only `cell_score` is a score by
-itself. A ray that crosses nothing more has infinite distances from there on and repeats the last norm.
+exactly instead of searched for. The *hyperedge* of a neuron is where its pre-activation is 0, a bent hyperplane. Rays
+give features (points, ...) for `attack_models`; only `hyperedge_distance_score` is a score by itself. A ray that
+crosses nothing more has infinite distances from there on and repeats the last norm.
 """
 
 from typing import NamedTuple
@@ -24,10 +25,10 @@ from leakage.geometry.rays import ray_crossings
 from leakage.models.mlp import Mlp
 
 SIGNALS = ("distance", "norm", "cosine")
-"""The three metrics of Peinemann (2021), Sections 4.4.1 to 4.4.3."""
+"""The three signals of Peinemann (2021), Sections 4.4.1 to 4.4.3."""
 
 NEAREST = 4
-"""Hyperedges whose mean distance is the cell distance."""
+"""Number of nearest hyperedges whose distances are averaged."""
 _ROUNDING = 1e-12  # a part of a unit vector below this is rounding of the rest
 
 
@@ -60,10 +61,10 @@ def draw_directions(
 def shoot_rays(
     network: Mlp, points: Float[Tensor, "t d"], first: Float[Tensor, "t rays d"], *, boundaries: int = 5
 ) -> Crossings:
-    r"""Follow each ray to its first hyperedge, then go on along that one's normal, `boundaries` times.
+    r"""Follow each ray to its first hyperedge, then on along its normal, to `boundaries` hyperedges in all.
 
-    The next direction is $\pm w^*_i$ of the hyperedge crossed, the sign with $\langle n, p - x \rangle \ge 0$: away
-    from the point. The pattern is carried over each crossing, so that no hyperedge is met twice in one place.
+    The next direction is $n = \pm w^*_i$ of the hyperedge crossed, with $\langle n, p - x \rangle \ge 0$: away from
+    the point. The pattern is carried over each crossing, so that no hyperedge is met twice in one place.
 
     Source: Peinemann (2021), Algorithm 5, with the activation boundaries of its text and not the classes of its code,
     and with exact crossings (`geometry.rays.ray_crossings`) in place of its search.
@@ -79,20 +80,20 @@ def shoot_rays(
 
 
 class _Paths:
-    """The paths of all rays, in the row space of the first weight: only the first direction leaves it, until the first
-    hyperedge. How far it leaves it on the way there is `outside`."""
+    """The paths of all rays, in the row space of the first weight. Only the first directions have a part outside this
+    space; `outside` is the length of this part at the first hyperedge."""
 
     def __init__(self, network: Mlp, points: Float[Tensor, "t d"], first: Float[Tensor, "t rays d"]) -> None:
         space, rays = row_space(network), first.shape[1]
         self.network, starts = space.network, space.project(points)
-        self.start = self.place = starts.repeat_interleave(rays, dim=0)
+        self.start = self.position = starts.repeat_interleave(rays, dim=0)
         inside = space.project(first.flatten(0, 1))
         length = inside.norm(dim=-1)
-        # A part that is rounding has length 0 and any direction: such a ray runs along all hyperedges and meets none.
-        self.share = torch.where(length > _ROUNDING, length, 0.0)
+        # If the part inside is only rounding error, `inside_norm` is 0: the network is constant along such a ray.
+        self.inside_norm = torch.where(length > _ROUNDING, length, 0.0)
         axis = torch.eye(1, inside.shape[-1], dtype=inside.dtype, device=inside.device)
-        self.direction = torch.where(self.share[:, None] > 0, inside / self.share[:, None], axis)
-        self.outside = torch.zeros_like(self.share)
+        self.direction = torch.where(self.inside_norm[:, None] > 0, inside / self.inside_norm[:, None], axis)
+        self.outside = torch.zeros_like(self.inside_norm)
         self.gates: Gates = tuple(
             gate.repeat_interleave(rays, dim=0) for gate in activation_pattern(self.network, starts)
         )
@@ -103,20 +104,20 @@ class _Paths:
     def advance(self) -> None:
         """Go to the next hyperedge and turn along its normal; rays that meet none stay where they are."""
         before = self.gates
-        crossing = ray_crossings(self.network, self.place, self.direction, crossings=1, gates=before)
+        crossing = ray_crossings(self.network, self.position, self.direction, crossings=1, gates=before)
         length, neuron = crossing.lengths[:, 0], crossing.neurons[:, 0]
-        met = (neuron >= 0) & (self.share > 0)
+        met = (neuron >= 0) & (self.inside_norm > 0)
         self.gates = tuple(torch.where(met[:, None], *pair) for pair in zip(crossing.gates, before, strict=True))
         length = torch.where(met, length, 0.0)
         if not self.distances:
-            rate = (1 - self.share.square()).clamp_min(0).sqrt() / torch.where(self.share > 0, self.share, 1.0)
-            self.outside = length * rate
-        self.place = self.place + length[:, None] * self.direction
-        gone = self.place - self.start
+            outside_norm = (1 - self.inside_norm.square()).clamp_min(0).sqrt()
+            self.outside = length * (outside_norm / torch.where(self.inside_norm > 0, self.inside_norm, 1.0))
+        self.position = self.position + length[:, None] * self.direction
+        displacement = self.position - self.start
         normal = _normal(self.network, before, neuron.clamp_min(0))
-        outward = torch.where(((normal * gone).sum(-1) < 0)[:, None], -normal, normal)
+        outward = torch.where(((normal * displacement).sum(-1) < 0)[:, None], -normal, normal)
         self.direction = torch.where(met[:, None], outward, self.direction)
-        self.distances.append(torch.where(met, torch.hypot(gone.norm(dim=-1), self.outside), torch.inf))
+        self.distances.append(torch.where(met, torch.hypot(displacement.norm(dim=-1), self.outside), torch.inf))
         self.norms.append(jacobian_norm(self.network, self.gates))
         self.normals.append(torch.where(met[:, None], outward, 0.0))
 
@@ -127,8 +128,8 @@ def _normal(network: Mlp, gates: Gates, neuron: Int[Tensor, " t"]) -> Float[Tens
         rows = network.weights[0][neuron]
     else:
         hidden = [layer.expand(len(neuron), -1, -1) for layer in layer_maps(network, gates)[0][:-1]]
-        place = neuron[:, None, None].expand(-1, 1, network.widths[0])
-        rows = torch.cat(hidden, dim=1).gather(1, place).squeeze(1)
+        index = neuron[:, None, None].expand(-1, 1, network.widths[0])
+        rows = torch.cat(hidden, dim=1).gather(1, index).squeeze(1)
     return rows / rows.norm(dim=-1, keepdim=True)
 
 
@@ -140,10 +141,10 @@ def ray_features(crossings: Crossings, signal: str) -> Float[Tensor, "t f"]:
     return getattr(crossings, signal).sort(dim=1).values.flatten(1)
 
 
-def cell_score(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
+def hyperedge_distance_score(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
     r"""Minus the mean distance of the nearest hyperedges, $-\frac14 \sum_{k \le 4} r_k(x)$: members lie closer to them.
 
-    In all directions at once (`geometry.polytopes`), without a ray. Where there are fewer than four neurons, of these.
+    In all directions at once (`geometry.polytopes`), without a ray. With fewer than four neurons, over all of them.
 
     Source: the signal of Peinemann (2021), Section 4.4.1; the mean over four is ours.
     """

@@ -154,7 +154,7 @@ def _from_weights(measure: Callable[..., Tensor]) -> Callable[[TrainedModels], T
     return lambda models: torch.stack([measure(network, models.rows) for network in models.mlps])
 
 
-_cell = _from_weights(hyperedges.cell_score)
+_cell = _from_weights(hyperedges.hyperedge_distance_score)
 _norm = _from_weights(lambda network, rows: jacobian_norm(network, activation_pattern(network, rows)))
 
 

@@ -110,7 +110,7 @@ def raw_signals(networks: Mlp, data: LabelledData) -> dict[str, Float[Tensor, "m
         signals = {
             "margin": posterior.label_logit(heights[-1], labels),
             "kinks": _kink_score(heights[:-1]),
-            "cell distance": hyperedges.cell_score(network, points),
+            "cell distance": hyperedges.hyperedge_distance_score(network, points),
             "weight norm": jacobian_norm(network, tuple(height > 0 for height in heights[:-1])),
             "answer: entropy": (logs.exp() * logs).sum(-1),
             "answer: gradient": -_gradient_norm(network, points, labels).log(),
@@ -120,7 +120,7 @@ def raw_signals(networks: Mlp, data: LabelledData) -> dict[str, Float[Tensor, "m
 
 
 def _kink_score(inputs: Sequence[Float[Tensor, "n _"]]) -> Float[Tensor, " n"]:
-    r"""Minus the mean of the four smallest $\lvert z_i \rvert$ of all hidden neurons: `cell_score` without weights."""
+    r"""Minus the mean of the four smallest $\lvert z_i \rvert$ of all neurons, not divided by $\lVert w^*_i \rVert$."""
     sizes = torch.cat([*inputs], dim=-1).abs()
     return -sizes.topk(min(hyperedges.NEAREST, sizes.shape[-1]), largest=False).values.mean(-1)
 
