@@ -34,8 +34,8 @@ def test_pairs_are_drawn_anew_and_repeatably():
     assert not torch.allclose(first.member[0], first.member[2])
 
 
-def test_quarters_are_disjoint():
-    drawn = splits.quarters(43, size=10, generator=stream(0, "splits"))
+def test_target_and_shadow_sets_are_disjoint():
+    drawn = splits.target_and_shadow_sets(43, size=10, generator=stream(0, "splits"))
     assert drawn.shape == (4, 10)
     assert len(drawn.unique()) == 40
 

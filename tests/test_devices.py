@@ -64,7 +64,7 @@ QUICK = {
     ),
     "batches": (),
     "data_gaussians": ("gaussian_equivalent_rows_have_the_covariance_of_the_inputs",),
-    "data_membership_splits": ("quarters_are_disjoint",),
+    "data_membership_splits": ("target_and_shadow_sets_are_disjoint",),
     "data_mixtures": ("other_labels_are_coin_flips_that_know_nothing_of_the_points",),
     "geometry_decision_boundary": (),
     "geometry_polytopes": (

@@ -2,8 +2,8 @@
 
 In complementary pairs exactly half of the models are trained on each point. An attack on one model may use the others
 *except its partner*: with the partner, the number of other models trained on a point would reveal whether the target
-was. In independent subsets (`partner=None`) this number reveals nothing, and an attack may use all other models. Points
-are numbered by their position in the pool.
+was. In independent subsets (`partner=None` in `TrainedModels`) this number reveals nothing, and an attack may use all
+other models. Points are numbered by their position in the pool.
 """
 
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Models in complementary pairs: model 2i + 1 is trained on the points that model 2i is not trained on.
+    """A split of the pool for every model, in pairs: model 2i + 1 is trained on the points that model 2i is not.
 
-    `rows` are the numbers of each model's training points.
+    `rows` are the indices of each model's training points.
     """
 
     rows: Int[Tensor, "models m"]
@@ -37,7 +37,7 @@ def complementary_pairs(points: int, models: int, *, generator: torch.Generator)
 def complementary_halves(
     points: int, models: int, *, generator: torch.Generator
 ) -> tuple[Bool[Tensor, "models points"], Int[Tensor, " models"]]:
-    """`member` and `partner` as in `complementary_pairs`, also for odd `points`, where halves differ by one point."""
+    """`member` and `partner` of `complementary_pairs`, also for odd `points`, where halves differ by one point."""
     device = generator.device
     rank = torch.rand(models // 2, points, dtype=torch.float32, generator=generator, device=device).argsort(-1)
     pair = torch.arange(models // 2, device=device).unsqueeze(-1)
@@ -50,6 +50,6 @@ def _partners(models: int, device: torch.device) -> Int[Tensor, " models"]:
     return torch.arange(models, device=device).unflatten(0, (-1, 2)).flip(-1).flatten()
 
 
-def quarters(points: int, *, size: int, generator: torch.Generator) -> Int[Tensor, "4 size"]:
+def target_and_shadow_sets(points: int, *, size: int, generator: torch.Generator) -> Int[Tensor, "4 size"]:
     """Four disjoint random sets of `size` points: members and outsiders of a target, then those of a shadow model."""
     return torch.randperm(points, generator=generator, device=generator.device)[: 4 * size].view(4, size)

@@ -19,7 +19,7 @@ from torch import Tensor
 from leakage.attacks.membership import attack_models, hyperedges, posterior
 from leakage.attacks.membership.attack_models import AttackTask, Settings
 from leakage.attacks.membership.boundary_distance import deepfool
-from leakage.data.membership_splits import quarters
+from leakage.data.membership_splits import target_and_shadow_sets
 from leakage.data.tabular import LabelledData
 from leakage.geometry.polytopes import nearest_hyperedges
 from leakage.geometry.rays import ray_label_change
@@ -105,7 +105,7 @@ class TargetAndShadow(NamedTuple):
 def train_pair(task: Task, *, split: int, seed: int) -> TargetAndShadow:
     """Split the data anew and train target and shadow on it; `split` and `seed` fix everything that is random."""
     data, device = task.data, task.device
-    rows = quarters(len(data), size=task.size, generator=stream(seed, f"quarters/{split}", device))
+    rows = target_and_shadow_sets(len(data), size=task.size, generator=stream(seed, f"quarters/{split}", device))
     start = mlp.initial((2,), task.widths, generator=stream(seed, f"pair/{split}", device), dtype=torch.float32)
     shuffles = stream(seed, f"shuffles/{split}", device)
     examples = Examples((data.features,), data.labels)
