@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("leakage", "reproduced")  # whose records a file may hold
+PACKAGES = ("leakage", "reproduced")  # whose dataclasses and named tuples a file may hold
 _DIGEST_BYTES = 32
 _RECORD = "leakage record"  # the key of a record's type among its fields in a file
 
@@ -25,7 +25,7 @@ def digest(value: Any, *, describe_function: Callable[[Any], Any] | None = None)
     """SHA-256 of a value, equal for equal values: numbers, text, containers, dataclasses, arrays, tensors.
 
     Types count (`1`, `1.0` and `True` differ), the order of a dictionary does not. A dataclass may have a text
-    `content_key`, which then stands for its content: large data are read once and not for every key. A value whose
+    `content_key`, which then stands for its content: large data are read once and not for every digest. A value whose
     content cannot be read, such as a generator, is a `TypeError`; so is a function, unless `describe_function` gives
     what stands for its code.
     """
@@ -55,7 +55,7 @@ def _describe(value: Any, describe_function: Callable[[Any], Any] | None) -> tup
     if inspect.isfunction(value) and describe_function:
         return value.__module__, (value.__qualname__, describe_function(value))
     if kind.__module__ == "__main__":
-        raise TypeError(f"the class {kind.__name__} is in no module, so no key holds its code; put it into one.")
+        raise TypeError(f"the class {kind.__name__} is in `__main__`, whose code no digest covers; put it in a module.")
     if names := _field_names(kind):
         return name, describe(getattr(value, "content_key", None) or {name: getattr(value, name) for name in names})
     return "array", _describe_array(value)
@@ -178,7 +178,7 @@ def _from_plain(value: Any) -> Any:
     if _RECORD not in value:
         return fields
     module, _, kind = value[_RECORD].partition(":")
-    record = getattr(sys.modules[module], kind)  # imported with the function whose result this is
+    record = getattr(sys.modules[module], kind)  # already imported, with the function whose result this is
     if not fields or _record_fields(record) != tuple(fields):
         raise TypeError(f"{value[_RECORD]!r} is no record with the fields {', '.join(fields)}.")
     return record(**fields)

@@ -10,7 +10,7 @@ from leakage.geometry.subdivision import subdivide
 from leakage.models import mlp
 
 window = 1e4 * torch.tensor([[-1, -1], [1, -1], [1, 1], [-1, 1]], dtype=torch.float64)
-shallow = mlp.initial((), (2, 6, 2), generator=torch.Generator().manual_seed(0))
+shallow = mlp.initial((), (2, 6, 2), generator=torch.Generator().manual_seed(0))  # () = one network
 print(len(subdivide(shallow, window)), "linear pieces")  # 6 lines in general position: 1 + 6 + 15 pieces
 deep = mlp.initial((), (2, 8, 8, 8, 2), generator=torch.Generator().manual_seed(0))
 print("pieces after each of three layers:", *subdivide(deep, window).layer_counts)

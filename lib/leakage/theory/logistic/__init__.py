@@ -8,8 +8,8 @@ import torch
 from leakage.theory.logistic.limit import Setting, solve
 from leakage.theory.logistic.output_law import average_advantage, generalisation_error
 
-penalties = torch.tensor([1e-4, 1e-2, 1.0, 100.0])  # λδ, for five samples per signal feature
-law = solve(Setting.from_lambda_delta(lambda_delta=penalties, phi=50.0)).law
+penalties = torch.tensor([1e-4, 1e-2, 1.0, 100.0])  # λδ with δ = n/p; p/φ signal features, 5 samples for each
+law = solve(Setting.from_lambda_delta(lambda_delta=penalties, phi=50.0, samples=5.0)).law
 for penalty, error, advantage in zip(penalties, generalisation_error(law), average_advantage(law), strict=True):
     print(f"penalty {penalty:g}: test error {error:.2f}, membership advantage {advantage:.2f}")
 ```
