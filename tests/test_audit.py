@@ -19,7 +19,7 @@ from leakage.attacks.membership.table import ATTACKS
 from leakage.audit import notes, run
 from leakage.audit.gates import Gate
 from leakage.audit.inputs import validate_inputs
-from leakage.data.membership_splits import complementary_halves
+from leakage.data.membership_splits import complementary_masks
 from leakage.evaluation import evaluate, model_groups
 from leakage.metrics.scores import rates, round_ties
 from reproduced.runtime import stream
@@ -30,7 +30,7 @@ OFFLINE = {"loss", "calibrated loss", "LiRA, offline", "RMIA, offline"}
 
 
 def pairs(models=8, rows=ROWS):
-    return complementary_halves(rows, models, generator=stream(0, "halves"))[0].numpy()
+    return complementary_masks(rows, models, generator=stream(0, "halves"))[0].numpy()
 
 
 def subsets(models=8, rows=ROWS):

@@ -42,7 +42,7 @@ def test_target_and_shadow_sets_are_disjoint():
 
 @pytest.mark.parametrize("points", [2, 9, 10])
 def test_halves_of_any_number_of_points_are_complements(points):
-    member, partner = splits.complementary_halves(points, 6, generator=stream(0, "halves"))
+    member, partner = splits.complementary_masks(points, 6, generator=stream(0, "halves"))
     torch.testing.assert_close(member, ~member[partner])
     sizes = member.sum(-1).tolist()
     assert {min(pair) for pair in zip(sizes[::2], sizes[1::2], strict=True)} == {points // 2}

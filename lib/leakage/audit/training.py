@@ -22,7 +22,7 @@ from tqdm import tqdm
 from leakage import arguments, store
 from leakage.audit.inputs import AuditInputs, logits_of_network, number_units, to_tensor, validate_inputs
 from leakage.audit.notes import find_duplicate_rows
-from leakage.data.membership_splits import complementary_halves
+from leakage.data.membership_splits import complementary_masks
 from leakage.models.classifier import ModuleClassifier, two_logits
 from leakage.models.initialisation import initial
 from leakage.trainers import ensembles
@@ -283,7 +283,7 @@ def _draw_halves(
         raise ValueError(f"{what} or more, two for each half, got {count}.")
     if arguments.check_count("models", models, least=2) % 2:
         raise ValueError(f"`models` must be even, got {models}: each model has a partner, trained on the other half.")
-    member, _ = complementary_halves(count, models, generator=draws)
+    member, _ = complementary_masks(count, models, generator=draws)
     if equal and count % 2:
         order = torch.rand(models, count, dtype=torch.float32, generator=draws).argsort(-1)
         member = order < count // 2

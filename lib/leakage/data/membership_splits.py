@@ -34,7 +34,7 @@ def complementary_pairs(points: int, models: int, *, generator: torch.Generator)
     return Pairs(rows, member, _partners(models, device))
 
 
-def complementary_halves(
+def complementary_masks(
     points: int, models: int, *, generator: torch.Generator
 ) -> tuple[Bool[Tensor, "models points"], Int[Tensor, " models"]]:
     """`member` and `partner` of `complementary_pairs`, also for odd `points`, where halves differ by one point."""
