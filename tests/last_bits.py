@@ -49,7 +49,7 @@ _MOVED = _BY_PLACE | _BY_VALUE
 _WORDS = {torch.float32: torch.int32, torch.float64: torch.int64}
 _MANTISSA = {torch.float32: 2**23 - 1, torch.float64: 2**52 - 1}
 # A result that ends in so many zeros is taken for an exact one: a whole number, a half, or a sum of numbers of 30 bits,
-# to which `metrics.scores.round_ties` rounds. Of the inexact ones this spares one in 4,096 or in 256.
+# to which `metrics.scores.round_digits` rounds. Of the inexact ones this spares one in 4,096 or in 256.
 _LAST_ZEROS = {torch.float32: 2**12 - 1, torch.float64: 2**8 - 1}
 _MIX = 0x9E3779B97F4A7C15 - 2**64  # the golden ratio as an odd 64-bit number
 _PLACE = 0x2545F4914F6CDD1D  # another odd number

@@ -21,7 +21,7 @@ from leakage.audit.gates import Gate
 from leakage.audit.inputs import validate_inputs
 from leakage.data.membership_splits import complementary_masks
 from leakage.evaluation import evaluate, model_groups
-from leakage.metrics.scores import rates, round_ties
+from leakage.metrics.scores import rates, round_digits
 from reproduced.runtime import stream
 
 ROWS = 400
@@ -402,7 +402,7 @@ def test_the_report_says_what_was_judged_and_what_each_attack_does(tmp_path):
 
 def measured_alone(scores, member, fpr):
     """AUC, advantage and TPR of one target, by their definitions, of scores to nine digits."""
-    scores = round_ties(scores)
+    scores = round_digits(scores)
     inside, outside = scores[member], scores[~member]
     wins = (inside[:, None] > outside).double() + 0.5 * (inside[:, None] == outside).double()
     spared = outside.sort(descending=True).values[int(fpr * len(outside))]

@@ -50,7 +50,7 @@ def test_several_rates_at_once_are_each_by_itself(ties):
     rates = [0.29, 0.05, 0.98]
     expected = torch.cat([ranked.tpr_at_fprs([rate]) for rate in rates], -1)
     torch.testing.assert_close(ranked.tpr_at_fprs(rates), expected)
-    with pytest.raises(ValueError, match=r"`fpr` = 0\.001 cannot be seen"):
+    with pytest.raises(ValueError, match=r"`fpr` = 0\.001 cannot be measured"):
         ranked.tpr_at_fprs([0.05, 0.001])
 
 
@@ -95,7 +95,7 @@ def test_one_point_without_a_score_is_no_rate(kind):
 
 def test_numbers_that_agree_to_nine_digits_tie_and_others_do_not():
     values = torch.tensor([0.3, 0.1 + 0.2, 0.3 * (1 + 1e-8), -0.3, -(0.1 + 0.2), 1e-200, 0.0], dtype=torch.float64)
-    found = scores.round_ties(values)
+    found = scores.round_digits(values)
     assert found[0] == found[1]
     assert found[3] == found[4] == -found[0]
     assert len(found.unique()) == 5
@@ -106,9 +106,9 @@ def test_numbers_that_agree_to_nine_digits_tie_and_others_do_not():
 def test_rounding_keeps_order_whatever_the_unit(unit):
     draws = torch.randn(1000, generator=stream(0, "order"), dtype=torch.float64)
     near = draws * (1 + 1e-9 * torch.randn(1000, generator=stream(0, "near"), dtype=torch.float64))
-    ordered = scores.round_ties(torch.cat([draws, near]).sort().values * unit)
+    ordered = scores.round_digits(torch.cat([draws, near]).sort().values * unit)
     assert bool((ordered.diff() >= 0).all())
-    torch.testing.assert_close(scores.round_ties(ordered), ordered, rtol=0, atol=0)  # what is rounded stays as it is
+    torch.testing.assert_close(scores.round_digits(ordered), ordered, rtol=0, atol=0)  # what is rounded stays as it is
 
 
 def test_scores_and_thresholds_that_are_equal_but_for_rounding_count_as_equal():

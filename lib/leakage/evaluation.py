@@ -380,7 +380,7 @@ def measure(
     parts = []
     for own, mask in zip(scores.split(rows), member.split(rows), strict=True):
         ranked = Scores.from_mask(own, member=mask)
-        fewest = int(ranked.outsiders.min())  # after points are left out, one false alarm is always allowed
+        fewest = int(ranked.outsider_count.min())  # after points are left out, one false alarm is always allowed
         found = {"auc": ranked.auc()} if "auc" in metrics else {}
         if fprs:
             tpr = ranked.tpr_at_fprs([max(fpr, 1 / fewest) for fpr in fprs.values()])

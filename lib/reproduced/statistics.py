@@ -15,7 +15,7 @@ from scipy import stats
 from torch import Tensor
 
 from leakage.metrics.estimates import as_sample
-from leakage.metrics.scores import round_ties
+from leakage.metrics.scores import round_digits
 
 
 class Histograms(NamedTuple):
@@ -107,9 +107,9 @@ def slope(x: Real[Tensor, " n"], y: Real[Tensor, " n"]) -> float:
 def rank_correlation(x: Real[Tensor, " n"], y: Real[Tensor, " n"]) -> float:
     """Spearman's rank correlation, from -1 to 1; equal values share their mean rank. 0 if all x or all y are equal.
 
-    Values that agree to nine digits count as equal (`scores.round_ties`).
+    Values that agree to nine digits count as equal (`scores.round_digits`).
     """
-    x, y = (round_ties(values.double()) for values in (x, y))
+    x, y = (round_digits(values.double()) for values in (x, y))
     if bool((x == x[0]).all() or (y == y[0]).all()):
         return 0.0
     found: Any = stats.spearmanr(x.cpu().numpy(), y.cpu().numpy())

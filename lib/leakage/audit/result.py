@@ -26,7 +26,7 @@ from leakage.evaluation import (
     tpr_name,
 )
 from leakage.metrics.estimates import Estimate
-from leakage.metrics.scores import Scores, round_ties
+from leakage.metrics.scores import Scores, round_digits
 from leakage.metrics.tables import Table
 
 _UNKNOWN = Estimate(0.0, 0.0, 1.0, n=0)  # a rate that the outsiders are too few to show
@@ -224,8 +224,8 @@ class Audit:
         r"""The share k/m of the members above all o outsiders of a slice; its chance, $\binom mk / \binom{m+o}k$."""
         tables = (self.evaluation.scores(attack), self.evaluation.models.target_member)
         scores, member = (self._select_different_targets(table)[:, inside] for table in tables)
-        (m, o), most = (int(kind.sum()) for kind in (member, ~member)), round_ties(scores[~member]).max()
-        k = int((round_ties(scores[member]) > most).sum())
+        (m, o), most = (int(kind.sum()) for kind in (member, ~member)), round_digits(scores[~member]).max()
+        k = int((round_digits(scores[member]) > most).sum())
         return k / m, math.exp(_log_choose(m, k) - _log_choose(m + o, k))
 
     def explain_blind_rates(self) -> list[str]:
@@ -332,7 +332,7 @@ class Audit:
         member, fpr = self.evaluation.models.target_member, self.least_fpr
         pairs = zip(scores, member, strict=True)
         cuts = torch.stack([Scores.from_mask(own, member=mask).threshold_at_fpr(fpr) for own, mask in pairs])
-        return round_ties(scores), member, cuts
+        return round_digits(scores), member, cuts
 
     def roc(self) -> Any:
         """ROC curves on logarithmic axes, as a matplotlib figure, with a confidence band for the strongest attack."""

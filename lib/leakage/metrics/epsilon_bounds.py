@@ -16,7 +16,7 @@ from torch import Tensor
 
 from leakage.metrics import gaussian_mechanism
 from leakage.metrics.estimates import as_sample, clopper_pearson, smallest_count
-from leakage.metrics.scores import round_ties
+from leakage.metrics.scores import round_digits
 
 _TIE_SEED = 0  # of the order of equal scores, so that the same points give the same bound
 _LARGEST = 64.0  # ε in nats, and μ; no sample of realistic size refutes more
@@ -65,7 +65,7 @@ def one_run(
     largest ε for which one of them is below $1 - \text{level}$, divided by the number of pairs in `guesses`; the best
     pair counts. It is conservative. Both bound the probability of one event, so neither needs a corrected level.
 
-    With `gaussian`, only trainings are refuted that are as private as one number with Gaussian noise. Such a bound is
+    With `gaussian`, only trainings are refuted that are as private as a Gaussian mechanism. Such a bound is
     larger, for the same guesses by some 1.7 times.
 
     Source: Steinke, Nasr and Jagielski (2023), Privacy Auditing with One (1) Training Run; Mahloujifar, Melis and
@@ -73,7 +73,7 @@ def one_run(
     order of the points may reveal the coins. Arguments: `audit.one_run`; `guesses` are pairs $(k_+, k_-)$ with
     $1 \le k_+ + k_- \le m$.
     """
-    ranked = round_ties(as_sample(scores, "scores"))
+    ranked = round_digits(as_sample(scores, "scores"))
     shuffled = torch.randperm(len(ranked), generator=torch.Generator().manual_seed(_TIE_SEED)).to(ranked.device)
     right = member[shuffled[torch.sort(ranked[shuffled], descending=True, stable=True).indices]]
     largest = _largest_gaussian if gaussian else _largest_private

@@ -1,7 +1,7 @@
 """How well the scores of one model separate members from outsiders.
 
 Larger scores mean likelier members, and a threshold calls a point a member if its score *reaches* it. `member` and
-`outsider` are independent samples of finite scores; they are compared to nine digits (`scores.round_ties`), on their
+`outsider` are independent samples of finite scores; they are compared to nine digits (`scores.round_digits`), on their
 own device. Intervals are over points. Numbers that are measured on the data they were tuned on say so.
 """
 
@@ -23,7 +23,7 @@ from leakage.metrics.estimates import (
     newcombe_interval,
     wilson_interval,
 )
-from leakage.metrics.scores import Scores, round_ties
+from leakage.metrics.scores import Scores, round_digits
 
 _EXACT_KS = 1000  # observations up to which the exact law of the two-sample statistic is affordable
 
@@ -107,7 +107,7 @@ def auc(*, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], level: floa
     wider = Scores(
         *(torch.cat([ends[:1], kind, ends[1:]]) for kind in ranked[:2]), *(count + 2 for count in ranked[2:])
     )
-    variance = sum(float(shares.var()) / len(shares) for shares in wider.placements())
+    variance = sum(float(shares.var()) / len(shares) for shares in wider.placement_values())
     smoothed = float(wider.auc())
     size, quantile = smoothed * (1 - smoothed) / variance, float(special.ndtri((1 + level) / 2))
     return Estimate(area, *wilson_interval(area, size=size, quantile=quantile), n=n, level=level)
@@ -174,7 +174,7 @@ def calibrate_threshold(*, member: Real[Tensor, " m"], outsider: Real[Tensor, " 
     # The last corner includes everybody and gains nothing, so there is always a next score below the chosen one.
     included, next_below = thresholds[chosen : chosen + 2].tolist()
     middle = (included + next_below) / 2
-    return middle if float(round_ties(thresholds.new_tensor(middle))) > next_below else included
+    return middle if float(round_digits(thresholds.new_tensor(middle))) > next_below else included
 
 
 def ks_test(sample_a: Real[Tensor, " m"], sample_b: Real[Tensor, " n"], *, level: float = 0.95) -> KsTest:

@@ -1,7 +1,7 @@
-r"""How well scores tell members from outsiders, for many models at once: advantage, AUC and hits at few false alarms.
+r"""How well scores tell members from outsiders, for many models at once: advantage, AUC and TPR at low FPR.
 
-Scores are larger for likelier members. They are compared to nine digits (`round_ties`), so that scores that are equal
-in exact arithmetic tie on every processor. `roc` adds intervals over the points of one model.
+Scores are larger for likelier members. They are compared after rounding to nine digits (`round_digits`), so that
+scores that are equal in exact arithmetic tie on every processor. `roc` adds intervals over the points of one model.
 """
 
 import math
@@ -17,11 +17,11 @@ from leakage.metrics.estimates import as_sample
 
 FPRS = (0.01, 0.001)
 _BITS = 30
-"""Significant bits to which scores are compared, about nine decimal digits; rounding leaves 40 of the 53 right."""
+"""Significant bits of rounded scores, about nine decimal digits; rounding errors leave about 40 of 53 bits correct."""
 _ROUNDING_MARGIN = 1 + 1e-12  # 0.29 * 100 is 28.999999999999996 in floating point and must count as 29
 
 
-def round_ties(values: Float64[Tensor, "*b"]) -> Float64[Tensor, "*b"]:
+def round_digits(values: Float64[Tensor, "*b"]) -> Float64[Tensor, "*b"]:
     """Each number rounded to `_BITS` significant bits: numbers that are equal but for rounding errors become equal.
 
     The precision is relative, so the unit does not matter; order and signs are kept. Two numbers on either side of a
@@ -54,20 +54,20 @@ class Scores(NamedTuple):
 
     member: Float64[Tensor, "*b m"]
     outsider: Float64[Tensor, "*b n"]
-    members: Int64[Tensor, "*b"]
-    outsiders: Int64[Tensor, "*b"]
+    member_count: Int64[Tensor, "*b"]
+    outsider_count: Int64[Tensor, "*b"]
 
     @classmethod
     def from_groups(cls, *, member: Real[Tensor, "*b m"], outsider: Real[Tensor, "*b n"]) -> "Scores":
         """From separate tables, with equally many members and equally many outsiders in every model."""
-        groups = [round_ties(as_sample(part, name)) for name, part in (("member", member), ("outsider", outsider))]
+        groups = [round_digits(as_sample(part, name)) for name, part in (("member", member), ("outsider", outsider))]
         counts = (torch.full(part.shape[:-1], part.shape[-1], device=part.device) for part in groups)
         return cls(*map(sort_rows, groups), *counts)
 
     @classmethod
     def from_mask(cls, scores: Real[Tensor, "*b points"], *, member: Bool[Tensor, "*m points"]) -> "Scores":
         """From one table and a mask of its members, which may have only the last axes of the table."""
-        values = round_ties(as_sample(scores, "scores"))
+        values = round_digits(as_sample(scores, "scores"))
         if bool((member.all(-1) | ~member.any(-1)).any()):
             raise ValueError("`member` must have members and outsiders in every model.")
         groups, counts = [], []
@@ -82,62 +82,62 @@ class Scores(NamedTuple):
         self, threshold: float, *, strict: bool = False
     ) -> tuple[Int64[Tensor, "*b"], Int64[Tensor, "*b"]]:
         """How many members and how many outsiders reach the threshold or, if `strict`, exceed it."""
-        cut = round_ties(self.member.new_full((*self.members.shape, 1), threshold))
-        hits, alarms = self._count_both(cut, strict=strict)
+        thresholds = round_digits(self.member.new_full((*self.member_count.shape, 1), threshold))
+        hits, alarms = self._count_both(thresholds, strict=strict)
         return hits.squeeze(-1), alarms.squeeze(-1)
 
     def advantage(self, threshold: float, *, strict: bool = False) -> Float64[Tensor, "*b"]:
         r"""$\mathrm{TPR} - \mathrm{FPR}$ of a threshold; see `count_flagged`."""
         hits, alarms = self.count_flagged(threshold, strict=strict)
-        return hits / self.members.double() - alarms / self.outsiders.double()
+        return hits / self.member_count.double() - alarms / self.outsider_count.double()
 
     def best_advantage(self) -> Float64[Tensor, "*b"]:
         """The largest advantage of any threshold *on these very scores*, in [0, 1]."""
-        cuts = torch.cat([self.member, self.outsider], dim=-1)
-        hits, alarms = self._count_both(cuts)
-        gaps = hits * self.outsiders.unsqueeze(-1) - alarms * self.members.unsqueeze(-1)
-        return gaps.amax(-1).clamp_min(0) / (self.members * self.outsiders).double()
+        thresholds = torch.cat([self.member, self.outsider], dim=-1)
+        hits, alarms = self._count_both(thresholds)
+        gaps = hits * self.outsider_count.unsqueeze(-1) - alarms * self.member_count.unsqueeze(-1)
+        return gaps.amax(-1).clamp_min(0) / (self.member_count * self.outsider_count).double()
 
     def auc(self) -> Float64[Tensor, "*b"]:
         r"""The area under the ROC curve, $\Pr(s_m > s_o) + \tfrac12 \Pr(s_m = s_o)$."""
         ranks = torch.arange(self.member.shape[-1], device=self.member.device)
-        wins = (self._twice_below() * (ranks < self.members.unsqueeze(-1))).sum(-1)
-        return wins / (2 * self.members * self.outsiders).double()
+        wins = (self._twice_below() * (ranks < self.member_count.unsqueeze(-1))).sum(-1)
+        return wins / (2 * self.member_count * self.outsider_count).double()
 
-    def placements(self) -> tuple[Float64[Tensor, "*b m"], Float64[Tensor, "*b n"]]:
+    def placement_values(self) -> tuple[Float64[Tensor, "*b m"], Float64[Tensor, "*b n"]]:
         """For each member the share of outsiders below, for each outsider that of members above; ties count half."""
-        swapped = Scores(self.outsider, self.member, self.outsiders, self.members)
-        below = self._twice_below() / (2 * self.outsiders.unsqueeze(-1)).double()
-        return below, 1 - swapped._twice_below() / (2 * self.members.unsqueeze(-1)).double()
+        swapped = Scores(self.outsider, self.member, self.outsider_count, self.member_count)
+        below = self._twice_below() / (2 * self.outsider_count.unsqueeze(-1)).double()
+        return below, 1 - swapped._twice_below() / (2 * self.member_count.unsqueeze(-1)).double()
 
     def threshold_at_fpr(self, fpr: float) -> Float64[Tensor, "*b"]:
-        """The score that members must exceed: that of the highest outsider whom `fpr` does not allow to flag."""
+        """The score that members must exceed: the highest outsider score that must not be flagged at `fpr`."""
         return self._thresholds([fpr]).squeeze(-1)
 
     def hits_at_fpr(self, fpr: float) -> Int64[Tensor, "*b"]:
         """How many members exceed `threshold_at_fpr`: ties do not count."""
-        cut = self.threshold_at_fpr(fpr).unsqueeze(-1)
-        return _count_above(self.member, self.members, cut, strict=True).squeeze(-1)
+        threshold = self.threshold_at_fpr(fpr).unsqueeze(-1)
+        return _count_above(self.member, self.member_count, threshold, strict=True).squeeze(-1)
 
     def tpr_at_fprs(self, fprs: Sequence[float]) -> Float64[Tensor, "*b rates"]:
         """`hits_at_fpr` as a share of the members at several rates, by one search."""
-        hits = _count_above(self.member, self.members, self._thresholds(fprs), strict=True)
-        return hits / self.members.double().unsqueeze(-1)
+        hits = _count_above(self.member, self.member_count, self._thresholds(fprs), strict=True)
+        return hits / self.member_count.double().unsqueeze(-1)
 
-    def _count_both(self, cuts: Float64[Tensor, "*b k"], *, strict: bool = False) -> tuple[Tensor, Tensor]:
-        hits = _count_above(self.member, self.members, cuts, strict=strict)
-        return hits, _count_above(self.outsider, self.outsiders, cuts, strict=strict)
+    def _count_both(self, thresholds: Float64[Tensor, "*b k"], *, strict: bool = False) -> tuple[Tensor, Tensor]:
+        hits = _count_above(self.member, self.member_count, thresholds, strict=strict)
+        return hits, _count_above(self.outsider, self.outsider_count, thresholds, strict=strict)
 
     def _thresholds(self, fprs: Sequence[float]) -> Float64[Tensor, "*b rates"]:
         rates = self.outsider.new_tensor([fpr * _ROUNDING_MARGIN for fpr in fprs])
-        allowed = (self.outsiders.double().unsqueeze(-1) * rates).long()
+        allowed = (self.outsider_count.double().unsqueeze(-1) * rates).long()
         if bool((allowed < 1).any()):
             fpr = min(fprs)
             raise ValueError(
-                f"`fpr` = {fpr!r} cannot be seen on {int(self.outsiders.min())} outsiders (n·fpr < 1); "
+                f"`fpr` = {fpr!r} cannot be measured with {int(self.outsider_count.min())} outsiders (n·fpr < 1); "
                 f"give at least {math.ceil(1 / fpr)} outsiders or a larger `fpr`."
             )
-        return self.outsider.gather(-1, (self.outsiders.unsqueeze(-1) - 1 - allowed).clamp_min(0))
+        return self.outsider.gather(-1, (self.outsider_count.unsqueeze(-1) - 1 - allowed).clamp_min(0))
 
     def _twice_below(self) -> Int64[Tensor, "*b m"]:
         """For each member twice the number of outsiders below it, plus the number of those equal to it."""
@@ -148,7 +148,7 @@ class Scores(NamedTuple):
 def rates(
     scores: Real[Tensor, "*b points"], *, member: Bool[Tensor, "*m points"], fprs: Sequence[float] = FPRS
 ) -> dict[str, Float64[Tensor, "*b"]]:
-    r"""What an attack achieves against each model if it calls points with positive scores members.
+    r"""Advantage, AUC and TPR against each model of an attack that calls points with positive scores members.
 
     `advantage`: $\mathrm{TPR} - \mathrm{FPR}$ of positive scores; `auc`: ties count half; and for each of `fprs`
     `tpr_at_<fpr>`: see `Scores.tpr_at_fprs`.
@@ -160,7 +160,7 @@ def rates(
 
 
 def _count_above(
-    ordered: Float64[Tensor, "*b n"], count: Int64[Tensor, "*b"], cuts: Float64[Tensor, "*b k"], *, strict: bool = False
+    ordered: Float64[Tensor, "*b n"], count: Int64[Tensor, "*b"], thresholds: Float64[Tensor, "*b k"], *, strict: bool
 ) -> Int64[Tensor, "*b k"]:
-    """How many of the first `count` numbers of each ascending row reach each cut or, if `strict`, exceed it."""
-    return count.unsqueeze(-1) - torch.searchsorted(ordered, cuts.contiguous(), right=strict)
+    """How many of the first `count` numbers of each ascending row reach each threshold or, if `strict`, exceed it."""
+    return count.unsqueeze(-1) - torch.searchsorted(ordered, thresholds.contiguous(), right=strict)

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
 from leakage.attacks.membership.references import map_columns, reference_matrix, reference_means, target_rows
-from leakage.metrics.scores import round_ties
+from leakage.metrics.scores import round_digits
 
 
 def calibrate_scores(
@@ -28,7 +28,7 @@ def calibrate_scores(
 
     A point that all others were trained on takes the mean of these means over the points that have references.
 
-    Scores are rounded to nine digits first (`metrics.scores.round_ties`): sums of such numbers are exact in any order
+    Scores are rounded to nine digits first (`metrics.scores.round_digits`): sums of such numbers are exact in any order
     if they are of like size. So a score that equals the mean has the difference 0, and equal differences tie.
 
     Source: offline calibration by difference, Watson et al. (2022).
@@ -53,5 +53,5 @@ def calibrate_scores(
 
 def _scores_and_means(scores: Tensor, member: Tensor, *, matrix: Tensor, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
     """The scores of the targets, and the number and mean of their references."""
-    scores = round_ties(scores.double())
+    scores = round_digits(scores.double())
     return scores[rows], *reference_means(scores, ~member, matrix)

@@ -1,7 +1,7 @@
 r"""Loss thresholds: a point is called a member if its loss is below a threshold learned on reference models.
 
 The attacker sees the loss of each point and has reference models whose members it knows (`references`). Scores are
-positive where the attack says "member". Losses that agree to nine digits count as equal (`metrics.scores.round_ties`).
+positive where the attack says "member". Losses that agree to nine digits are equal (`metrics.scores.round_digits`).
 """
 
 import math
@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
 from leakage.attacks.membership.references import map_columns, reference_matrix, target_rows
-from leakage.metrics.scores import argsort_rows, round_ties
+from leakage.metrics.scores import argsort_rows, round_digits
 
 _Losses = Float[Tensor, "*e models points"]
 _Members = Bool[Tensor, "models points"]  # whether each model was trained on each point
@@ -101,7 +101,7 @@ def _distinct_references(
 
 def _best_of_each(losses: Tensor, member: Tensor, *, reference: Tensor) -> tuple[Float64[Tensor, "*e sets points"]]:
     """The best threshold of each point on its own losses, for each set of references."""
-    losses = round_ties(losses.double()).mT.contiguous()
+    losses = round_digits(losses.double()).mT.contiguous()
     order = argsort_rows(losses)  # (..., points, models)
     values, kind = losses.gather(-1, order), member.mT.expand(order.shape).gather(-1, order)
     counted = reference[:, order]  # (sets, ..., points, models), as all that follows
@@ -123,8 +123,8 @@ def _best_of_all(losses: Tensor, member: Tensor, matrix: Tensor) -> Float64[Tens
     groups where this reaches the best gain at the end of a group are looked at loss by loss.
     """
     points = member.shape[1]
-    fine = losses.dtype == torch.float64  # float32 has fewer digits than `round_ties` keeps, and takes half the memory
-    values = (round_ties(losses) if fine else losses.float()).flatten()
+    fine = losses.dtype == torch.float64  # float32 has fewer digits than `round_digits` keeps, and half the memory
+    values = (round_digits(losses) if fine else losses.float()).flatten()
     place = argsort_rows(values)
     values, kind, model = values[place], member.flatten()[place], place.div_(points, rounding_mode="floor").int()
     del place  # hundreds of megabytes for millions of points
