@@ -396,7 +396,7 @@ def test_the_report_says_what_was_judged_and_what_each_attack_does(tmp_path):
     assert text.count("Model &lt;7&gt;") == 2
     assert hashlib.sha256(b"scores").hexdigest() in text
     assert "complementary pairs" in text
-    assert "Bars: failed" in text
+    assert "Gates: failed" in text
     assert all(html.escape(ATTACKS[row.attack].sentence) in text for row in result.results)
 
 

@@ -1,4 +1,4 @@
-"""What a reader sees of an audit: tables, the ROC figure, and one HTML page that needs no network.
+"""Render an audit as tables, the ROC figure, and one HTML page that needs no network.
 
 Every text of the user is escaped. Nothing is measured or judged here.
 """
@@ -45,7 +45,7 @@ _STYLE = {
 def roc_figure(audit: Audit) -> Figure:
     """The ROC curves of every attack on logarithmic axes; the band is the strongest attack's interval.
 
-    At each rate the curve is `metrics.roc.tpr_at_fpr`, of several targets the mean. The settings of matplotlib are the
+    At each rate the curve is `metrics.roc.tpr_at_fpr`, averaged over targets. The settings of matplotlib are the
     same afterwards.
     """
     least = 1 / audit.outsiders
@@ -72,12 +72,12 @@ def roc_figure(audit: Audit) -> Figure:
 
 
 def _above_zero(rates: Any) -> np.ndarray:
-    """Rates of 0, which a logarithmic axis lacks, as rates below its end."""
+    """The rates, with 1e-12 in place of 0, which a logarithmic axis cannot show."""
     return np.maximum(rates, 1e-12)
 
 
 def _to_svg(figure: Figure) -> str:
-    """The figure as an SVG element, the same for the same numbers; letters stay letters."""
+    """The figure as an SVG element, the same for the same numbers; text stays text, not outlines."""
     content = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "leakage"}):
         metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
@@ -115,7 +115,7 @@ $gates
 <h2>ROC curves</h2>
 <figure role="img" aria-label="True against false positive rates of every attack, on logarithmic axes">$figure</figure>
 <h2>Most exposed rows</h2>
-<p>Members that $strongest finds while it flags few outsiders; <em>outranks</em> is the share of the outsiders whose
+<p>Members that $strongest flags at a low false positive rate; <em>outranks</em> is the share of the outsiders whose
 score is lower.</p>
 $records
 $slices
@@ -134,8 +134,8 @@ def html_summary(audit: Audit, table: Table) -> str:
 def html_page(audit: Audit, *, title: str, gates: Sequence[GateResult], source: Path | None) -> str:
     """The whole page, with the figure inside."""
     slices = audit.slices()
-    own = "It is an attack of yours."
-    attacks = ((row.attack, audit.evaluation.results[row.attack].attack.sentence or own) for row in audit.results)
+    results, custom_attack_text = audit.evaluation.results, "It is an attack of yours."
+    attacks = ((row.attack, results[row.attack].attack.sentence or custom_attack_text) for row in audit.results)
     return _PAGE.substitute(
         title=html.escape(title),
         source=html.escape(_source_sentence(audit, source)),
@@ -159,13 +159,13 @@ def _source_sentence(audit: Audit, source: Path | None) -> str:
 def _gates_section(gates: Sequence[GateResult]) -> str:
     if not gates:
         return ""
-    columns = ("metric", "bar", "at least", "could reach", "verdict", "attack", "slice")
+    columns = ("metric", "bar", "lower bound", "attainable", "verdict", "attack", "slice")
     words = ("passed", "failed")
     rows = [
         (one.metric, one.bar, one.at_least, one.attainable, words[one.failed], one.attack, one.slice) for one in gates
     ]
-    small = "".join(f"<li>{html.escape(str(one))}</li>" for one in gates if one.too_small)
-    return f"<h2>Bars: {exports.verdict(gates)}</h2>\n{Table(columns, tuple(rows))._repr_html_()}<ul>{small}</ul>"
+    too_small = "".join(f"<li>{html.escape(str(one))}</li>" for one in gates if one.too_small)
+    return f"<h2>Gates: {exports.verdict(gates)}</h2>\n{Table(columns, tuple(rows))._repr_html_()}<ul>{too_small}</ul>"
 
 
 def _sentence(audit: Audit) -> str:
@@ -173,15 +173,15 @@ def _sentence(audit: Audit) -> str:
     models = f"{len(audit.targets)} models" if len(audit.targets) > 1 else "1 model"
     unit = "rows" if audit.units is None else "units"
     start = f"On {models} of {audit.member.shape[1]:,} {unit} the strongest attack, {audit.strongest.attack},"
-    best, attacks = audit.strongest, f"after correction for the best of {len(audit.results)} attacks"
+    best, correction = audit.strongest, f"after correction for the best of {len(audit.results)} attacks"
     if audit.headline == "auc":
-        found = f"reaches AUC {best.auc:.3f}, at least {audit.at_least('auc'):.3f} {attacks}."
+        found = f"reaches AUC {best.auc:.3f}, at least {audit.at_least('auc'):.3f} {correction}."
     else:
         fpr = fpr_of(audit.headline)
-        tpr = next(rate for own, rate in best.tpr.items() if rate is not None and tpr_name(own) == audit.headline)
+        tpr = next(tpr for rate, tpr in best.tpr.items() if tpr is not None and tpr_name(rate) == audit.headline)
         found = (
             f"finds {100 * tpr.estimate:.1f} % [{100 * tpr.low:.1f}, {100 * tpr.high:.1f}] of the members at "
-            f"{100 * fpr:g} % FPR, at least {100 * audit.at_least(audit.headline):.1f} % {attacks}; its AUC is "
+            f"{100 * fpr:g} % FPR, at least {100 * audit.at_least(audit.headline):.1f} % {correction}; its AUC is "
             f"{best.auc:.3f}."
         )
     return " ".join([start, found, *audit.explain_worst_slice()])
