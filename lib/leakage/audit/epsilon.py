@@ -11,7 +11,7 @@ from leakage.metrics import epsilon_bounds
 from leakage.metrics.epsilon_bounds import Bound
 
 _PAIRS = "pairs (members, outsiders), such as [(50, 50)]"
-_UNFAIR = 1e-4  # share of fair coins that are taken for unfair
+_FAIRNESS_TEST_LEVEL = 1e-4  # false-alarm rate of the test that the coins are fair
 
 
 def one_run(
@@ -20,7 +20,7 @@ def one_run(
     """A lower bound on ε from one training, in which a fair coin decided for each canary whether it was trained on.
 
     See `metrics.epsilon_bounds.one_run` for the equations. The bound is conservative: it holds at its level, whatever
-    the attack is and however the canaries depend on each other. It prints what the design could have shown at most.
+    the attack is and however the canaries depend on each other. It also states the largest bound the design allows.
 
     Args:
         scores: of the canaries alone, the rows for which a coin was thrown; larger for likelier members. Minus the loss
@@ -28,20 +28,20 @@ def one_run(
         member: whether the canary was trained on. Refused if so few or so many are members that it happens to fair
             coins once in 10,000 times.
         guesses: pairs (members, outsiders): how many canaries with the highest scores are guessed to be members, and
-            how many with the lowest to be outsiders. Choose them before you see the scores. Several pairs share the
-            error.
-        delta: δ of the promise, in [0, 1).
+            how many with the lowest to be outsiders. Choose them before you see the scores. The failure probability
+            is divided among the pairs.
+        delta: δ of (ε, δ)-differential privacy, in [0, 1).
         level: the probability, at least, with which such a bound is right.
-        gaussian: compare with what one number with Gaussian noise reveals, which shows more. Only where the noise is
+        gaussian: assume the privacy curve of a Gaussian mechanism, which gives a larger bound. Only where the noise is
             Gaussian, as in DP-SGD with many small steps: elsewhere such a bound may be wrong.
     """
-    values, coins = _to_row("scores", scores), _to_row("member", member, truth=True)
+    values, coins = _to_row("scores", scores), _to_row("member", member, boolean=True)
     if len(values) != len(coins):
         raise ValueError(f"`member` must be one for each of the {len(values)} scores, got {len(coins)}.")
     if not bool(values.isfinite().all()):
         raise ValueError("`scores` must be finite, got NaN or infinity among them.")
     inside = int(coins.sum())
-    if 2 * special.bdtr(min(inside, len(coins) - inside), len(coins), 0.5) < _UNFAIR:
+    if 2 * special.bdtr(min(inside, len(coins) - inside), len(coins), 0.5) < _FAIRNESS_TEST_LEVEL:
         raise ValueError(
             f"`member` must come from fair coins, got {inside} heads of {len(coins)}: with unfair coins an attacker "
             "guesses many without the model, and the bound would be wrong."
@@ -51,8 +51,8 @@ def one_run(
     pairs = [_to_pair("guesses", pair, _PAIRS) for pair in guesses]
     if wrong := [pair for pair in pairs if not 1 <= sum(pair) <= len(values)]:
         raise ValueError(f"`guesses` must be 1 to {len(values)} in sum, the number of canaries, got {wrong[0]}.")
-    promise = _check_promise(delta, level, gaussian)
-    return epsilon_bounds.one_run(values, coins, guesses=pairs, gaussian=gaussian, **promise)
+    parameters = _check_delta_and_level(delta, level, gaussian)
+    return epsilon_bounds.one_run(values, coins, guesses=pairs, gaussian=gaussian, **parameters)
 
 
 def canaries_for(
@@ -62,15 +62,15 @@ def canaries_for(
 
     Args:
         epsilon: the ε to be shown, above 0, in nats.
-        delta: δ of the promise, in [0, 1).
+        delta: δ of (ε, δ)-differential privacy, in [0, 1).
         level: of the bound, with one pair of guesses.
         share: how many of the canaries are guessed, in (0, 1]; an attack is rarely right about all of them.
         gaussian: as in `one_run`.
     """
     epsilon = arguments.check_number("epsilon", epsilon, above=0)
     share = arguments.check_number("share", share, above=0, most=1)
-    promise = _check_promise(delta, level, gaussian)
-    found = epsilon_bounds.canaries_for(epsilon, share=share, gaussian=gaussian, **promise)
+    parameters = _check_delta_and_level(delta, level, gaussian)
+    found = epsilon_bounds.canaries_for(epsilon, share=share, gaussian=gaussian, **parameters)
     if found is None:
         raise ValueError(
             f"`epsilon` must be one that a million canaries can show, got {epsilon:g}; take a smaller one."
@@ -84,20 +84,20 @@ def of_trials(hits: Any, alarms: Any, *, delta: float, level: float = 0.95) -> B
     See `metrics.epsilon_bounds.of_trials` for the equation.
 
     Args:
-        hits: a pair (accused, trainings) of the trainings with the row: in how many the attacker says "member".
+        hits: a pair (flagged, trainings) of the trainings with the row: in how many the attacker says "member".
         alarms: the same of the trainings without it. Choose the attacker's threshold on other trainings.
-        delta: δ of the promise, in [0, 1).
+        delta: δ of (ε, δ)-differential privacy, in [0, 1).
         level: the probability, at least, with which such a bound is right.
     """
-    pairs = [_to_pair(name, pair, "a pair (accused, trainings)") for name, pair in (("hits", hits), ("alarms", alarms))]
-    for name, (accused, trainings) in zip(("hits", "alarms"), pairs, strict=True):
-        if not 0 < trainings >= accused:
-            raise ValueError(f"`{name}` must be at most all trainings, got {accused} of {trainings}; swapped?")
-    return epsilon_bounds.of_trials(*pairs, **_check_promise(delta, level))
+    pairs = [_to_pair(name, pair, "a pair (flagged, trainings)") for name, pair in (("hits", hits), ("alarms", alarms))]
+    for name, (flagged, trainings) in zip(("hits", "alarms"), pairs, strict=True):
+        if not 0 < trainings >= flagged:
+            raise ValueError(f"`{name}` must be a pair flagged <= trainings, got {flagged} of {trainings}; swapped?")
+    return epsilon_bounds.of_trials(*pairs, **_check_delta_and_level(delta, level))
 
 
-def _to_row(name: str, values: Any, *, truth: bool = False) -> Tensor:
-    matrix = to_matrix(name, values, truth=truth)
+def _to_row(name: str, values: Any, *, boolean: bool = False) -> Tensor:
+    matrix = to_matrix(name, values, boolean=boolean)
     if len(matrix) != 1:
         raise ValueError(f"`{name}` must be one number for each canary of one training, got {tuple(matrix.shape)}.")
     return matrix[0]
@@ -110,7 +110,7 @@ def _to_pair(name: str, values: Any, rule: str) -> tuple[int, int]:
     return first, second
 
 
-def _check_promise(delta: float, level: float, gaussian: bool = False) -> dict[str, float]:
+def _check_delta_and_level(delta: float, level: float, gaussian: bool = False) -> dict[str, float]:
     delta = arguments.check_number("delta", delta, least=0, below=1)
     if gaussian and not delta:
         raise ValueError("`delta` must be above 0 where `gaussian` is set, got 0: Gaussian noise has no ε at δ = 0.")

@@ -73,7 +73,7 @@ def validate_inputs(
     outside = None if population is None else to_matrix("population", population).to(values.dtype)
     if outside is not None and len(outside) != count:
         raise ValueError(f"`population` must have losses of all {count} models, got {len(outside)} rows.")
-    right = None if correct is None else to_matrix("correct", correct, truth=True)
+    right = None if correct is None else to_matrix("correct", correct, boolean=True)
     if right is not None and right.shape != values.shape:
         raise ValueError(f"`correct` must be of the shape of `losses`, got {tuple(right.shape)}.")
     names = {"labels": _to_names("labels", labels, rows), "groups": _to_names("groups", groups, rows)}
@@ -172,7 +172,7 @@ def _to_tables(
         )
     values = to_matrix("losses", losses)
     models, rows = values.shape
-    truths = _spread_target_row(to_matrix("member", member, truth=True), target, models=models, rows=rows)
+    truths = _spread_target_row(to_matrix("member", member, boolean=True), target, models=models, rows=rows)
     if truths.shape != values.shape:
         raise ValueError(
             f"`member` must be of the shape of `losses`, (models, rows), got {tuple(truths.shape)} for "
@@ -371,13 +371,13 @@ def to_tensor(name: str, values: Any) -> Tensor:
     return torch.from_numpy(np.require(array, dtype, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"]))
 
 
-def to_matrix(name: str, values: Any, *, truth: bool = False) -> Tensor:
-    """A matrix (models, rows): float32 and shorter become float32, other numbers float64; with `truth`, booleans."""
+def to_matrix(name: str, values: Any, *, boolean: bool = False) -> Tensor:
+    """A matrix (models, rows): float32 and shorter become float32, other numbers float64; with `boolean`, booleans."""
     matrix = to_tensor(name, values)
     if matrix.ndim > 2 or 0 in matrix.shape:
         raise ValueError(f"`{name}` must be (models, rows), or (rows) of one model, got shape {tuple(matrix.shape)}.")
     matrix = matrix.reshape(-1, matrix.shape[-1] if matrix.ndim else 1)
-    if not truth:
+    if not boolean:
         short = matrix.is_floating_point() and matrix.itemsize <= 4
         return matrix.to(torch.float32 if short else torch.float64)
     if matrix.dtype != torch.bool and not bool(((matrix == 0) | (matrix == 1)).all()):
