@@ -61,7 +61,7 @@ class Sizes:
     few: int = 3
 
 
-PROMISED = {**{f"ls.{p}": 2e4 for p in Sizes().shown}, "ridge.105": 5e2, "ridge.3000": 1e5, "fig2b": 1e5, "sweep": 15.0}
+PROMISED = {**{f"ls.{p}": 1e4 for p in Sizes().shown}, "ridge.105": 5e2, "ridge.3000": 1e5, "fig2b": 1e5, "sweep": 10.0}
 
 
 def cases(sizes: Sizes) -> Iterator[Case]:
