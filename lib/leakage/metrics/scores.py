@@ -17,7 +17,7 @@ from leakage.metrics.estimates import as_sample
 
 FPRS = (0.01, 0.001)
 _BITS = 30
-"""Significant bits of rounded scores, about nine decimal digits; rounding errors leave about 40 of 53 bits correct."""
+"""Significant bits of rounded scores, about nine decimal digits; of the 53, rounding errors spoil 13 at the worst."""
 _ROUNDING_MARGIN = 1 + 1e-12  # 0.29 * 100 is 28.999999999999996 in floating point and must count as 29
 
 
@@ -25,7 +25,7 @@ def round_digits(values: Float64[Tensor, "*b"]) -> Float64[Tensor, "*b"]:
     """Each number rounded to `_BITS` significant bits: numbers that are equal but for rounding errors become equal.
 
     The precision is relative, so the unit does not matter; order and signs are kept. Two numbers on either side of a
-    rounding boundary stay different: with boundaries 1e-9 and errors 1e-15 apart, that is one pair in a million.
+    rounding boundary stay different: with boundaries 1e-9 apart and usual errors of 1e-15, one pair in a million.
 
     Rounding is relative, so it does not turn a tiny difference into 0: near 0 such a difference is evidence. So attacks
     that take differences round the terms first (`calibration`), or round the logarithm of a ratio to nine decimals

@@ -75,8 +75,9 @@ def invert_scaled_features(
     Finds the $\alpha_i > 0$ for which `invert_features` of $\alpha_i$ times the direction has the norm; NaN where no
     inputs of this norm have such features, or an entry would be beyond 1024.
 
-    Source: Wang et al., Section 4, for identity stacks of tanh or sigmoid. The norm grows with $\alpha$ where features
-    of 0 are 0; a plain stack of another activation has several such inputs or none, and is refused.
+    Source: Wang et al., Section 4, for plain stacks of tanh or sigmoid. The norm grows with $\alpha$ where features of
+    0 are 0. A plain stack with $\sigma(0) \ne 0$, so one of sigmoids, too, may have several such inputs or none, and is
+    refused.
     """
     if kind == "plain" and bool(activation(torch.zeros(1)).any()):
         raise ValueError(

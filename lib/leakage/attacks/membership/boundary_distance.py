@@ -95,7 +95,9 @@ def certified_radius(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor
     r"""A radius within which the predicted label cannot change: $\min(r(x), \min_k g_k / \lVert \nabla g_k \rVert)$.
 
     Within the inscribed radius $r(x)$ the network is the affine map of its polytope, and there
-    $g_k / \lVert \nabla g_k \rVert$ is the distance to label k. This is ours, not the paper's.
+    $g_k / \lVert \nabla g_k \rVert$ is the distance to label k.
+
+    Source: ours.
     """
     return torch.minimum(linearised_boundary_distance(network, points), inscribed_radius(network, points))
 

@@ -66,8 +66,8 @@ def shoot_rays(
     The next direction is $n = \pm w^*_i$ of the hyperedge crossed, with $\langle n, p - x \rangle \ge 0$: away from
     the point. The pattern is carried over each crossing, so that no hyperedge is met twice in one place.
 
-    Source: Peinemann (2021), Algorithm 5, with the activation boundaries of its text and not the classes of its code,
-    and with exact crossings (`geometry.rays.ray_crossings`) in place of its search.
+    Source: Peinemann (2021), Algorithm 5, stopping at activation boundaries, as its prose says, and not where the
+    predicted class changes, as its pseudocode does; crossings are exact (`geometry.rays.ray_crossings`), not searched.
     """
     paths = _Paths(network, points, first)
     for _ in range(boundaries):
@@ -142,9 +142,10 @@ def ray_features(crossings: Crossings, signal: str) -> Float[Tensor, "t f"]:
 
 
 def hyperedge_distance_score(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
-    r"""Minus the mean distance of the nearest hyperedges, $-\frac14 \sum_{k \le 4} r_k(x)$: members lie closer to them.
+    r"""Minus the mean of the smallest `hyperedge_distances`, $-\frac14 \sum_{k \le 4} r_k(x)$; members lie closer.
 
-    In all directions at once (`geometry.polytopes`), without a ray. With fewer than four neurons, over all of them.
+    In all directions at once, without a ray: to the hyperplanes of the neurons on the polytope of x. With fewer than
+    four neurons, over all of them.
 
     Source: the signal of Peinemann (2021), Section 4.4.1; the mean over four is ours.
     """
