@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checking import HANGS
-from leakage.audit.scores_file import read_scores
+from leakage.audit.inputs import inputs_from_file
 from reproduced import command_line
 from reproduced.runtime import stream
 from small_book import is_a_refusal
@@ -164,11 +164,11 @@ def test_a_spoiled_archive_is_read_or_refused(data, tmp_path_factory):
     path = tmp_path_factory.mktemp("spoiled") / "scores.npz"
     path.write_bytes(data.draw(spoiled(archive(losses=LOSSES[:, :9], member=MEMBER[:, :9]))))
     with suppress(ValueError):
-        read_scores(path)
+        inputs_from_file(path)
 
 
 def test_an_archive_of_too_large_arrays_is_not_read(scores, capsys, monkeypatch):
-    monkeypatch.setattr("leakage.audit.scores_file._MOST_BYTES", 1000)
+    monkeypatch.setattr("leakage.audit.inputs._MOST_BYTES", 1000)
     monkeypatch.setattr(np.lib.format, "read_array", None)
     answer = run(capsys, scores)
     assert is_a_refusal(*answer)

@@ -12,8 +12,8 @@ import io
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -24,7 +24,9 @@ from reproduced.repository import UserError
 from reproduced.run.run_chapters import Progress, one_line
 
 if TYPE_CHECKING:
-    from leakage.audit.gates import GateResult
+    from leakage.audit.gates import Gate, GateResult
+    from leakage.audit.result import Audit
+    from leakage.evaluation import Remeasure
 
 _FAILED, _REFUSED, _INTERRUPTED = 1, 2, 130
 _MOST_JOBS = 1024
@@ -242,28 +244,13 @@ def audit(options: argparse.Namespace) -> int:
     piped = options.json == Path("-")
     files = (options.report, options.junit, None if piped else options.json)
     _check_outputs(options.scores, [path for path in files if path is not None])
-    from leakage import audit as audits
     from leakage import store
-    from leakage.audit.gates import SLICE, Gate
-    from leakage.audit.inputs import validate_inputs
-    from leakage.audit.run import run_audit
-    from leakage.audit.scores_file import read_scores
+    from leakage.audit.gates import Gate
 
     try:
         gates = [Gate(metric, bar) for metric, bar in limits]
-        metrics = [gate.metric.removeprefix(SLICE) for gate in gates]
-        fprs = sorted({*audits.FPRS, *(float(metric[4:]) for metric in metrics if metric.startswith("tpr@"))})
-        inputs = validate_inputs(**read_scores(options.scores))
-        with ExitStack() as stack:
-            remeasure = None
-            if options.workers or options.cluster:
-                from reproduced.run.cluster import Needs, connect, score_files  # dask, only for its workers
-
-                scores = options.scores.resolve()
-                workers = stack.enter_context(connect(address=options.cluster, workers=options.workers))
-                workers.check_workers(Needs(files=score_files(scores)))
-                remeasure = partial(workers.measure_without, scores)
-            result = run_audit(inputs, fprs=fprs[::-1], level=options.level, remeasure=remeasure)
+        with _remeasure_on_workers(options) as remeasure:
+            result = _audit_file(options.scores, gates, level=options.level, remeasure=remeasure)
         judged = result.judge(gates)
     except (ValueError, TypeError) as error:
         raise UserError(str(error)) from error
@@ -286,6 +273,32 @@ def audit(options: argparse.Namespace) -> int:
         if gate.failed or gate.too_small:
             _complain(f"leakage: {one_line(str(gate))}")
     return _FAILED if any(gate.failed for gate in judged) else 0
+
+
+def _audit_file(scores: Path, gates: "Sequence[Gate]", *, level: float, remeasure: "Remeasure | None") -> "Audit":
+    """The audit of a file at the usual false positive rates and those of the gates."""
+    from leakage.audit import FPRS
+    from leakage.audit.gates import SLICE
+    from leakage.audit.inputs import inputs_from_file
+    from leakage.audit.run import run_audit
+
+    metrics = [gate.metric.removeprefix(SLICE) for gate in gates]
+    fprs = sorted({*FPRS, *(float(metric[4:]) for metric in metrics if metric.startswith("tpr@"))}, reverse=True)
+    return run_audit(inputs_from_file(scores), fprs=fprs, level=level, remeasure=remeasure)
+
+
+@contextmanager
+def _remeasure_on_workers(options: argparse.Namespace) -> Iterator["Remeasure | None"]:
+    """What measures an audit again without a part of its models, on workers if there are any."""
+    if not (options.workers or options.cluster):
+        yield None
+        return
+    from reproduced.run.cluster import Needs, connect, score_files
+
+    scores = options.scores.resolve()
+    with connect(address=options.cluster, workers=options.workers) as workers:
+        workers.check_workers(Needs(files=score_files(scores)))
+        yield partial(workers.measure_without, scores)
 
 
 def _to_junit(results: "Sequence[GateResult]", *, name: str) -> bytes:

@@ -14,6 +14,8 @@ however they are given.
 
 import dataclasses
 import math
+import zipfile
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,6 +37,13 @@ _NO_STEP = 1e-3  # the least p and 1 - p of models that say 0 and 1 only, as a s
 _LEAST = 2  # members, and outsiders, of a model that is attacked
 _ASKED = 64  # points that show whether a network gives probabilities instead of logits
 _MISSING = {"None", "nan", "NaT", "<NA>", ""}  # texts of missing names: rows without one are not one person
+_NEEDED = ("losses", "member")  # in a file
+_ALLOWED = (
+    *(*_NEEDED, "members", "outsiders", "target", "population", "correct", "labels", "groups", "units"),
+    *("features", "probabilities"),
+)
+_SINGLE = {"target": ("iu", "whole number, the place of a model"), "probabilities": ("b", "truth value")}
+_MOST_BYTES = 2**32  # of one array: a small damaged or hostile archive may promise any size
 _DTYPES = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}
 _COPIES = (  # operations of PyTorch that change no number
     *("_to_copy", "_unsafe_view", "alias", "cat", "clone", "detach", "expand", "permute", "select", "slice", "split"),
@@ -125,6 +134,52 @@ def inputs_from_models(models: Any, *, target: int | None, groups: Any, units: A
     if target is None and models.targets is not None:
         inputs = inputs._replace(models=dataclasses.replace(inputs.models, targets=models.targets))
     return inputs
+
+
+def inputs_from_file(path: Path) -> AuditInputs:
+    """The inputs of an audit: the arguments of `audit.of_losses` in an `.npz` file or a folder of `.npy` files.
+
+    Nothing is unpickled. The files of a folder are mapped.
+    """
+    return validate_inputs(**_read_arrays(path))
+
+
+def _read_arrays(path: Path) -> dict[str, Any]:
+    try:
+        if path.is_dir():  # mapped copy-on-write: read where they are used, and never written to
+            arrays = {file.stem: np.lib.format.open_memmap(file, mode="c") for file in sorted(path.glob("*.npy"))}
+        elif path.is_file():
+            arrays = _read_archive(path)
+        else:
+            raise ValueError("it is no file and no folder")
+    except Exception as error:  # damaged bytes make `zipfile` and NumPy raise almost anything
+        raise ValueError(
+            f"{path} must be an .npz file, or a folder of .npy files, of numbers and texts without Python objects: "
+            f"{error}."
+        ) from error
+    one_model = "members" in arrays or "outsiders" in arrays
+    if not one_model and (missing := [name for name in _NEEDED if name not in arrays]):
+        raise ValueError(f"{path} must hold {' and '.join(_NEEDED)}, but lacks {' and '.join(missing)}.")
+    if unknown := [name for name in arrays if name not in _ALLOWED]:
+        raise ValueError(f"{path} may hold {', '.join(_ALLOWED)}; got {', '.join(map(repr, unknown))} besides.")
+    for name, (kinds, what) in _SINGLE.items():
+        if name in arrays:
+            if arrays[name].size != 1 or arrays[name].dtype.kind not in kinds:
+                raise ValueError(f"{path}: `{name}` must be one {what}.")
+            arrays[name] = arrays[name].item()
+    return arrays
+
+
+def _read_archive(path: Path) -> dict[str, Any]:
+    with zipfile.ZipFile(path) as archive:
+        entries = archive.infolist()
+        for entry in entries:
+            if entry.file_size > _MOST_BYTES:
+                raise ValueError(f"{entry.filename} holds more than {_MOST_BYTES // 2**30} GiB; give a folder")
+        return {
+            entry.filename.removesuffix(".npy"): np.lib.format.read_array(archive.open(entry), allow_pickle=False)
+            for entry in entries
+        }
 
 
 class _Operations(TorchDispatchMode):

@@ -23,8 +23,7 @@ from packaging.requirements import Requirement
 
 from leakage import evaluation, store
 from leakage.audit import run
-from leakage.audit.inputs import validate_inputs
-from leakage.audit.scores_file import read_scores
+from leakage.audit.inputs import inputs_from_file
 from leakage.evaluation import Means
 from reproduced import code_keys, runtime
 from reproduced.repository import UserError
@@ -223,7 +222,7 @@ def _scheduler_lost() -> ClusterLost:
 
 def _measure_without(scores: Path, metrics: Sequence[str], part: Sequence[int]) -> bytes:
     """The means of an audit without some of its models, from this worker's own file of scores."""
-    models = validate_inputs(**read_scores(scores)).models
+    models = inputs_from_file(scores).models
     return store.pack(dict(evaluation.measure_without(models, part, run.possible_attacks(models), metrics)))
 
 
