@@ -71,8 +71,7 @@ def build(
     with hold_build_folder(book.build):
         for chapter in chosen:
             progress.say(_plan_line(plans[chapter]))
-        # In reverse: the longest chapters are among the last, and one that begins last runs alone.
-        todo = {chapter: plans[chapter] for chapter in reversed(chosen) if plans[chapter].state != "fresh"}
+        todo = {chapter: plans[chapter] for chapter in book.longest_first(chosen) if plans[chapter].state != "fresh"}
         for chapter in todo:  # the ledgers of their last execution go first, whatever happens then
             book.ledger(chapter).unlink(missing_ok=True)
         limit = cell_seconds or CELL_SECONDS[parameters["profile"]]

@@ -76,7 +76,7 @@ def replicate(
         todo = {}
         for seed, chapters in wanted.items():
             there = replace(book, build=book.build / "replications" / str(seed))
-            for chapter in reversed(chapters):  # as in a build
+            for chapter in book.longest_first(chapters):
                 plan = make_plan(there, chapter, STANDARD | {"seed": seed}, device=kind)
                 if plan.state == "fresh":  # it was interrupted before it could be kept
                     keep(plan)

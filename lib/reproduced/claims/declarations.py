@@ -174,6 +174,8 @@ class Declarations(_Strict):
     """Key of the paper in the references, or `ours`."""
     data: tuple[Text, ...] = ()
     """Data sets that the chapter reads."""
+    minutes: int = Field(default=1, ge=1)
+    """About how long the chapter takes one core, at the profile ci: the longest begin first."""
     claims: tuple[Claim, ...] = Field(min_length=1)
     published: dict[str, dict[str, tuple[FiniteFloat, ...]]] = {}
     """The paper's curves: for each figure, columns of numbers of one length."""

@@ -119,6 +119,10 @@ class Book:
             raise UserError(f"{arguments.shown(unknown[0])} is no chapter; the chapters are: {known}.")
         return tuple(chapter for chapter in self.chapters if not names or chapter in names)
 
+    def longest_first(self, chapters: Iterable[str]) -> list[str]:
+        """The order in which chapters begin: a long one that begins late ends alone."""
+        return sorted(chapters, key=lambda chapter: -self.declarations(chapter).minutes)
+
     def check_folder(self) -> None:
         """A `UserError` unless a build may write and delete in the build folder: it is new, empty or marked as one.
 
