@@ -163,7 +163,7 @@ def _count_in_groups(
 ) -> tuple[Float64[Tensor, "sets groups"], ...]:
     """How many losses of members and of outsiders the references have in each group of `_GROUP` consecutive ones."""
     models, groups = matrix.shape[1], -(-len(model) // _GROUP)
-    group = torch.arange(len(model), device=model.device).div_(_GROUP, rounding_mode="floor")
+    group = torch.arange(len(model), dtype=model.dtype, device=model.device).div_(_GROUP, rounding_mode="floor")
     bins = group.mul_(models).add_(model)
     counts = (torch.bincount(bins[some], minlength=groups * models).view(groups, models) for some in (kind, ~kind))
     return tuple(matrix @ count.mT.double() for count in counts)
