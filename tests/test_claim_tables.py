@@ -73,8 +73,11 @@ def test_our_own_findings_are_said_to_be_no_score():
 def test_a_verdict_that_is_another_one_at_full_scale_is_told_with_its_row_and_all_that_was_found():
     same, other = judgement("t.a", full_scale=FULL), judgement("t.b", full_scale=replace(FULL, verdict="did not hold"))
     told = board(judgement(), same, other)
-    assert "1 of 2 recorded verdicts differ from those of this build: t.b did not hold." in told.get_text()
+    assert "1 of 2 recorded verdicts differ from those of this build: t.b ✗ did not hold." in told.get_text()
     assert told.a["href"] == "scoreboard.html#row-t-b"
+    earlier = board(same, replace(other, full_scale=replace(FULL, verdict="did not hold", is_current=False))).get_text()
+    assert "1 of 2 recorded verdicts differ from those of this build, 1 of them by earlier rules: t.b ✗" in earlier
+    assert "✗ did not hold (by an earlier rule)" in earlier
     assert [cell.get_text() for cell in told.select("td.full")] == [
         "",
         "1.00 [0.90, 1.10] ✓ held",

@@ -6,8 +6,8 @@ import pytest
 
 from leakage.metrics.estimates import Estimate
 from reproduced import runtime
+from reproduced.claims import declarations, measurements
 from reproduced.claims import ledger as claims
-from reproduced.claims import measurements
 from reproduced.claims.measurements import Exact
 from small_book import declaration, save_claims
 
@@ -190,8 +190,11 @@ def test_a_full_scale_record_stands_beside_with_where_it_comes_from(ledger, tmp_
     record = header | {"date": "2026-01-02T03:04:05+00:00", "claims": [full]}
     (tmp_path / "records" / "toy.json").write_text(json.dumps(record))
     table = ledger().verdicts()
-    assert rows(table)[2][-1] == "0.610 [0.600, 0.620] ✓ held"
+    assert rows(table)[2][-1] == "0.610 [0.600, 0.620] ✓ held (by an earlier rule)"
     assert rows(table)[3][-1] == ""
+    full["rule_digest"] = declarations.load(tmp_path / "claims" / "toy.yml").by_id["t.one"].rule_digest
+    (tmp_path / "records" / "toy.json").write_text(json.dumps(record))
+    assert rows(ledger().verdicts())[2][-1] == "0.610 [0.600, 0.620] ✓ held"
     assert "Full scale: profile paper, seed 0, H200, commit aaaaaaaaaa, 2026-01-02." in table.markdown
 
 

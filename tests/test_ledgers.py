@@ -12,7 +12,6 @@ from reproduced.claims.declarations import Claim, Declarations
 from reproduced.claims.rules import Rule
 from reproduced.pages import ledgers
 from reproduced.run.book import Book, write_json
-from reproduced.run.replications import rule_digest
 from small_book import RUN, TOY, X, add_chapter, claim, make_repository
 
 
@@ -133,7 +132,7 @@ def test_chapters_are_those_of_the_plan_and_those_that_make_claims(book):
 
 def test_a_record_of_a_full_scale_run_is_current_until_the_claim_is_declared_anew(book):
     (declared_now,) = book.declarations("toy").claims
-    kept = {"id": declared_now.id, "verdict": "held", "values": [], "rule_digest": rule_digest(declared_now)}
+    kept = {"id": declared_now.id, "verdict": "held", "values": [], "rule_digest": declared_now.rule_digest}
     for digest, is_current in ((kept["rule_digest"], True), ("another", False)):
         write_json(book.full_scale_file("toy"), {"claims": [kept | {"rule_digest": digest}]})
         assert ledgers.read_full_scale(book, "toy")[declared_now.id].is_current == is_current

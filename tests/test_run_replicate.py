@@ -174,7 +174,7 @@ def runs(declared):
     """Runs of one verdict, by today's rule and code unless others are named, with the margins of both comparisons."""
 
     def make(*margins: list, verdict="held", rule="", code="today") -> list[dict]:
-        shared = {"rule": rule or replications.rule_digest(declared), "verdict": verdict}
+        shared = {"rule": rule or declared.rule_digest, "verdict": verdict}
         found = [shared | {"margins": {"held": one, "refuted": [-1]}} for one in margins]
         return [{"cells": code, "claims": {"t.one": one}} for one in found]
 
@@ -183,7 +183,7 @@ def runs(declared):
 
 def test_what_a_claim_shows_and_how_it_is_marked_leave_its_replications_as_they_are(declared):
     shown = declared.model_copy(update={"shows": "{y}", "exact": True})
-    assert replications.rule_digest(shown) == replications.rule_digest(declared)
+    assert shown.rule_digest == declared.rule_digest
 
 
 def test_runs_by_earlier_rules_are_counted_apart(declared, runs):

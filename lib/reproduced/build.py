@@ -226,8 +226,8 @@ def verdict_line(report: Report) -> str:
 def keep_record(book: Book, chapter: str) -> Path:
     """Write the ledger of the finished run in profile `paper` to `book/records/`, which makes the chapter stale.
 
-    The digests kept are of today's rules; whether the run was judged by these is not checked. A `UserError` if there
-    is no such run.
+    A claim whose rule has changed since the run is kept without a digest, so that pages call its verdict that of an
+    earlier rule. A `UserError` if there is no such run.
     """
     (chapter,) = book.choose([chapter])
     notebook = chapter_cache.read(book.executed("paper", chapter))
@@ -235,10 +235,11 @@ def keep_record(book: Book, chapter: str) -> Path:
         raise UserError(
             f"{chapter} has no finished run to record: `leakage build {chapter} --profile paper` makes one."
         )
-    declared = book.declarations(chapter)
-    ledger = dict(read_ledger(notebook, declared).as_json)
-    digests = {claim.id: replications.rule_digest(claim) for claim in declared.claims}
-    claims = [{"id": claim["id"], "rule_digest": digests[claim["id"]]} | claim for claim in ledger.pop("claims")]
+    found = read_ledger(notebook, book.declarations(chapter))
+    ledger, claims = dict(found.as_json), []
+    for one, kept in zip(found.judgements, ledger.pop("claims"), strict=True):
+        is_todays = one.rule in ("", None, one.claim.rule)
+        claims.append({"id": one.claim.id, "rule_digest": one.claim.rule_digest if is_todays else ""} | kept)
     ledger["cells"] = replications.cells_digest(notebook)
     # A line for the run, and one for each claim.
     run = json.dumps({**ledger, "claims": []}, ensure_ascii=False, allow_nan=False).removesuffix("]}")

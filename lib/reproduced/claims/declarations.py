@@ -5,6 +5,7 @@ applies the rules; whether profile and data allow a verdict is for the `Ledger` 
 written, by `book/claims/schema.json`.
 """
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -26,6 +27,7 @@ Kind = Literal["theorem", "figure", "experiment", "method", "erratum", "ours"]
 Verdict = Literal["held", "held in part", "did not hold", "undecided", "not run"]
 KINDS, VERDICTS = get_args(Kind), get_args(Verdict)
 HELD, IN_PART, DID_NOT_HOLD, UNDECIDED, NOT_RUN = VERDICTS
+DIGEST_DIGITS = 12  # hexadecimal
 GROUPS = ("The paper's claims", "Ours, not in the paper", "Errata")
 DECIDING_RULE = {HELD: "held", IN_PART: "in part", DID_NOT_HOLD: "refuted"}  # the rule that gives a verdict
 # A value's name in braces in a text; the braces of mathematics follow a sign.
@@ -128,6 +130,18 @@ class Claim(_Strict):
         """The rules that the claim has, by the word for what they find."""
         found = {"held": self.holds, "in part": self.in_part, "refuted": self.refuted}
         return {word: rule for word, rule in found.items() if rule}
+
+    @property
+    def rule(self) -> str:
+        """All rules as they are declared: `held if x.low > 0; refuted if x.high < 0`."""
+        return "; ".join(f"{word} if {rule.text}" for word, rule in self.rules.items())
+
+    @property
+    def rule_digest(self) -> str:
+        """A digest of the rules, the expected verdict and the descriptions of the values, and of nothing else."""
+        rules = [(word, rule.text) for word, rule in self.rules.items()]
+        content = (self.id, self.expected, rules, [*self.values.items()])
+        return hashlib.sha256(repr(content).encode()).hexdigest()[:DIGEST_DIGITS]
 
     def profile_suffices(self, profile: str) -> bool:
         """Whether a run in `profile` is large enough to judge the claim."""

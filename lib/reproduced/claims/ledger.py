@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from leakage.data import datasets
 from reproduced.claims import measurements, texts
@@ -18,9 +18,7 @@ from reproduced.claims.declarations import NOT_RUN, Claim, load
 from reproduced.claims.measurements import Measurement
 from reproduced.claims.texts import NOT_JUDGED, Table
 from reproduced.repository import find_root
-
-if TYPE_CHECKING:
-    import reproduced.runtime  # and with it PyTorch, which nobody needs who collects what was judged
+from reproduced.runtime import Run
 
 JUDGEMENT_KEY = "claim"  # key of a record in the metadata of an output
 _GLUED = "application/papermill.record/"  # where myst-nb looks for glued outputs
@@ -35,7 +33,7 @@ class Ledger:
         book: the folder with `claims/` and with `records/`, of runs at full scale; that of the repository by default.
     """
 
-    def __init__(self, chapter: str, run: "reproduced.runtime.Run", *, book: Path | None = None) -> None:
+    def __init__(self, chapter: str, run: Run, *, book: Path | None = None) -> None:
         book = book or find_root() / "book"
         self._declared, record = load(book / "claims" / f"{chapter}.yml"), book / "records" / f"{chapter}.json"
         self._full_scale = json.loads(record.read_text("utf-8")) if record.is_file() else {}
@@ -73,8 +71,7 @@ class Ledger:
             return
         # A list, for a notebook keeps no order of keys, and tables show the values in that of their declaration.
         stored = [{"name": name, "measured": measurements.to_json(value)} for name, value in values.items()]
-        rule = "; ".join(f"{word} if {rule.text}" for word, rule in claim.rules.items())
-        self._keep(claim, verdict, reason, rule=rule, values=stored)
+        self._keep(claim, verdict, reason, rule=claim.rule, values=stored)
 
     def published(self, figure: str) -> Mapping[str, tuple[float, ...]]:
         """The paper's own curve of a figure, as columns of numbers."""
@@ -108,8 +105,7 @@ class Ledger:
             unjudged = {"verdict": NOT_RUN, "reason": missing_data_text(claim) or "Not judged so far."}
             record, full = self._records.get(claim.id, unjudged), kept.get(claim.id)
             ours = (texts.finding_text(record), texts.verdict_text(record["verdict"]), record["reason"])
-            beside = f"{texts.measured_text(full)} {texts.verdict_text(full['verdict'])}".strip() if full else ""
-            rows.append((claim.id, claim.paper, *ours, beside))
+            rows.append((claim.id, claim.paper, *ours, _full_scale_text(claim, full) if full else ""))
         heads = ("id", "the paper", "ours", "verdict", "why", "at full scale")
         origin = f"\nFull scale: {texts.escape_text(texts.provenance(self._full_scale))}.\n" if self._full_scale else ""
         return Table(texts.table(heads, rows, drop_empty=True) + origin)
@@ -136,6 +132,12 @@ class Ledger:
             plain += f"{found}; rule: {values['rule']}"
             shown += f": {found}; {texts.escape_cell(texts.rules_text(claim))}"
         _display({"text/plain": plain, "text/markdown": shown}, {JUDGEMENT_KEY: record})
+
+
+def _full_scale_text(claim: Claim, kept: Mapping[str, Any]) -> str:
+    """What stands beside a verdict: value and verdict of the record at full scale."""
+    earlier = texts.EARLIER_RULE * (kept.get("rule_digest") != claim.rule_digest)
+    return f"{texts.measured_text(kept, claim.main_value)} {texts.verdict_text(kept['verdict'])}{earlier}".strip()
 
 
 def missing_data_text(claim: Claim, absent: Callable[[str], bool] | None = None) -> str:

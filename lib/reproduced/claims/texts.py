@@ -8,6 +8,7 @@ from typing import Any
 from reproduced.claims import measurements
 from reproduced.claims.declarations import DID_NOT_HOLD, HELD, IN_PART, NOT_RUN, UNDECIDED, Claim
 
+EARLIER_RULE = " (by an earlier rule)"  # of a verdict that is kept
 NOT_JUDGED = "not judged"  # the only verdict of the profile `smoke`
 SIGNS = {HELD: "✓", IN_PART: "◐", DID_NOT_HOLD: "✗", UNDECIDED: "?", NOT_RUN: "–", NOT_JUDGED: "·"}
 _SPANS = re.compile(r"((?<!\\)\$[^$]+\$|(?<!\\)`[^`]+`)")  # mathematics and code
@@ -72,9 +73,10 @@ def rules_text(claim: Claim) -> str:
     return "; ".join(f"{word} if {rule.markdown()}" for word, rule in claim.rules.items())
 
 
-def measured_text(record: Mapping[str, Any]) -> str:
-    """The first value of a record with its interval; "" if nothing was measured."""
-    return next(iter(_measured(record).values()), "")
+def measured_text(record: Mapping[str, Any], name: str) -> str:
+    """The value of a record with this name, else its first, with its interval; "" if nothing was measured."""
+    found = _measured(record)
+    return found.get(name) or next(iter(found.values()), "")
 
 
 def finding_text(record: Mapping[str, Any]) -> str:

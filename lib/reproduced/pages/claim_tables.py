@@ -58,10 +58,12 @@ def scoreboard(judgements: Sequence[Judgement], absent: Iterable[str] = (), lack
     )
 
 
-def full_scale(judgements: Iterable[Judgement]) -> dict[str, list[Judgement]]:
+def full_scale(judgements: Iterable[Judgement]) -> dict[str, Any]:
     """What `full_scale.html` needs: the claims with a verdict here and at full scale, and those where it differs."""
     both = [one for one in judgements if one.full_scale and one.is_judged]
-    return {"both": both, "others": [one for one in both if one.differs_at_full_scale]}
+    others = [one for one in both if one.differs_at_full_scale]
+    earlier = sum(not one.full_scale.is_current for one in others if one.full_scale)
+    return {"both": both, "others": others, "earlier": f", {earlier} of them by earlier rules" if earlier else ""}
 
 
 def _shown_first(judgement: Judgement) -> list[tuple[str, Measurement]]:
@@ -98,9 +100,8 @@ def scoreboard_csv(judgements: Iterable[Judgement]) -> str:
         if again:
             seeds = [again.same, again.verdicts.total(), again.earlier[claim.expected], again.earlier.total()]
         ours = "; ".join(f"{name}: {measurements.describe(value)}" for name, value in one.values.items())
-        rule = "; ".join(f"{word} if {rule.text}" for word, rule in claim.rules.items())
         row = [claim.id, one.chapter.name, claim.kind, one.verdict, claim.claim, claim.where, claim.paper, ours]
-        writer.writerow([*row, one.reason, rule, *seeds, " ".join(claim.needs), claim.profile, one.seconds])
+        writer.writerow([*row, one.reason, claim.rule, *seeds, " ".join(claim.needs), claim.profile, one.seconds])
     return written.getvalue()
 
 

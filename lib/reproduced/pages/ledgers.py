@@ -19,7 +19,7 @@ from reproduced.claims import measurements
 from reproduced.claims.declarations import DID_NOT_HOLD, HELD, IN_PART, NOT_RUN, UNDECIDED, Claim, Declarations
 from reproduced.claims.ledger import JUDGEMENT_KEY, missing_data_text
 from reproduced.claims.measurements import Measurement
-from reproduced.claims.texts import NOT_JUDGED, rule_text
+from reproduced.claims.texts import EARLIER_RULE, NOT_JUDGED, rule_text, verdict_text
 from reproduced.run import replications
 from reproduced.run.book import Book, UserError, read_json, read_mapping
 from reproduced.run.chapter_cache import ABSENT, EXECUTION_KEY, PROVENANCE
@@ -55,6 +55,11 @@ class FullScale:
     verdict: str
     values: Mapping[str, Measurement]
     is_current: bool = True
+
+    @property
+    def told(self) -> str:
+        """Sign and words of the verdict, and whether it is that of an earlier rule."""
+        return f"{verdict_text(self.verdict)}{'' if self.is_current else EARLIER_RULE}"
 
 
 @dataclass(frozen=True)
@@ -282,7 +287,7 @@ def read_full_scale(book: Book, chapter: str) -> dict[str, FullScale]:
     path = book.full_scale_file(chapter)
     if not path.is_file():
         return {}
-    today = {claim.id: replications.rule_digest(claim) for claim in book.declarations(chapter).claims}
+    today = {claim.id: claim.rule_digest for claim in book.declarations(chapter).claims}
     try:
         return {
             one["id"]: FullScale(one["verdict"], _values(one), one["rule_digest"] == today.get(one["id"]))

@@ -38,7 +38,7 @@ from reproduced.run.book import (
     write_text,
 )
 from reproduced.run.chapter_cache import EXECUTION_KEY, execution_provenance
-from reproduced.run.run_chapters import kernel_variables
+from reproduced.run.run_chapters import kernel_variables, one_line
 
 _FRAMES = "_static/frames"  # where the pictures of sliders lie, for a page and in the staged tree
 _WARNING = re.compile(r"WARNING|ERROR|CRITICAL|Exception")
@@ -141,7 +141,7 @@ def execute_pages(book: Book) -> list[str]:
         try:
             client.execute(env=os.environ | kernel_variables(library=book.library, build=book.build))
         except CellExecutionError as error:
-            faults.append(f"{name}: {error.ename}: {error.evalue}")
+            faults.append(one_line(f"{name}: {error.ename}: {error.evalue}"))
         notebook.metadata[EXECUTION_KEY] = execution_provenance(book, "cpu")
         _stage_download(book, name, notebook)
         _stage_notebook(book, name, notebook, None, "")

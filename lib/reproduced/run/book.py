@@ -19,7 +19,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from leakage import arguments, store
-from reproduced import code_keys, repository
+from reproduced import code_keys, repository, runtime
 from reproduced.claims import declarations
 from reproduced.claims.declarations import Declarations
 from reproduced.repository import UserError
@@ -185,8 +185,6 @@ def parameters(options: Mapping[str, Any], pairs: Iterable[str]) -> dict[str, An
             raise UserError(f"`{name}` is given twice.")
         is_number = isinstance(STANDARD[name], int) and re.fullmatch("[+-]?[0-9]{1,20}", text)
         given[name] = int(text) if is_number else text
-    from reproduced import runtime  # and with it PyTorch, which nobody needs who executes nothing
-
     chosen = STANDARD | given
     try:
         runtime.check_profile(chosen["profile"])

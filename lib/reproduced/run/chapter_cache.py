@@ -11,7 +11,7 @@ import platform
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from nbformat import NotebookNode
 
 import leakage
 from leakage import store
-from reproduced import code_keys
+from reproduced import code_keys, runtime
 from reproduced.claims.declarations import Declarations
 from reproduced.run.book import Book, UserError, code, write_notebook, write_text
 from reproduced.run.run_chapters import ChapterExecutor, Execution, Progress, Task, run_chapters
@@ -29,7 +29,7 @@ from reproduced.run.run_chapters import ChapterExecutor, Execution, Progress, Ta
 ABSENT = "absent"  # what `leakage.data.datasets.checksum` says of a data set that is not on this machine
 EXECUTION_KEY = "repro"
 PROVENANCE = ("commit", "dirty", "device", "device_name", "processor", "versions", "date")
-_EXECUTION_FIELDS = ("key", "status", "error", "seconds", "durations", "profile", "seed", "data", "depends_on")
+_EXECUTION_FIELDS = ("key", "status", "error", "seconds", "profile", "seed", "data", "depends_on")
 _SHORT = 16  # hexadecimal digits that tell versions of a file apart in a message; the key itself is whole
 _TOOLS = ("torch", "numpy", "scipy", "scikit-learn", "matplotlib", "papermill", "jupyter-book")
 
@@ -149,16 +149,16 @@ def run_plans(
         cell_seconds: the longest a cell may take.
         progress: told what happens.
     """
-    books = {plan.parameters["device"]: plan.book for plan in plans.values()}
-    origins = {device: execution_provenance(book, device) for device, book in books.items()}
+    first = next(iter(plans.values()), None)  # all are of one book and one device
+    origin = execution_provenance(first.book, first.parameters["device"]) if first else {}
     processes = max(1, executor.cores // max(1, min(executor.jobs, len(plans))))
     tasks = [_task(plan, name, cell_seconds, processes) for name, plan in plans.items()]
     for task, execution in run_chapters(tasks, executor, progress):
         plan = plans[task.name]
         if execution.notebook:
             notebook = nbformat.reads(execution.notebook, as_version=4)
-            origin = origins[plan.parameters["device"]] | dict(execution.machine)
-            notebook.metadata[EXECUTION_KEY] = _execution_metadata(plan, execution) | origin
+            began = {"date": _time(datetime.now(UTC) - timedelta(seconds=execution.seconds))}
+            notebook.metadata[EXECUTION_KEY] = _execution_metadata(plan, execution) | origin | began | dict(execution.machine)
             write_notebook(task.target, notebook)
         if execution.log:
             write_text(task.log, execution.log)
@@ -168,8 +168,6 @@ def run_plans(
 
 def _task(plan: Plan, name: str, cell_seconds: int, processes: int) -> Task:
     book = plan.book
-    # By these a chapter finds its book, and its grids their packages.
-    shared = {name: path for name in ("_toc.yml", "requirements.txt") if (path := book.root / name).is_file()}
     return Task(
         chapter=plan.chapter,
         name=name,
@@ -181,7 +179,7 @@ def _task(plan: Plan, name: str, cell_seconds: int, processes: int) -> Task:
         target=plan.target,
         cell_seconds=cell_seconds,
         processes=processes,
-        files={**plan.files, **shared},
+        files={**plan.files, "_toc.yml": book.root / "_toc.yml"},  # by which it finds the book
     )
 
 
@@ -192,7 +190,6 @@ def _execution_metadata(plan: Plan, execution: Execution) -> dict[str, Any]:
         "status": "failed" if execution.error else "ok",
         "error": error if execution.error else None,
         "seconds": execution.seconds,
-        "durations": list(execution.durations),
         "profile": plan.parameters["profile"],
         "seed": plan.parameters["seed"],
         "data": dict(plan.data),
@@ -221,14 +218,15 @@ def _read_execution(path: Path) -> dict[str, Any]:
 def execution_provenance(book: Book, device: str) -> dict[str, Any]:
     """Commit, versions, machine and time of an execution that starts now; `device` as the parameter says it."""
     commit, dirty = _commit(book.root)
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    return {"commit": commit, "dirty": dirty} | machine_provenance(device) | {"date": now}
+    return {"commit": commit, "dirty": dirty} | machine_provenance(device) | {"date": _time(datetime.now(UTC))}
+
+
+def _time(moment: datetime) -> str:
+    return moment.isoformat(timespec="seconds")
 
 
 def machine_provenance(device: str) -> dict[str, Any]:
     """Device, processor and versions of what is executed in this process or one like it."""
-    from reproduced import runtime  # and with it PyTorch, which nobody needs who shows what was executed
-
     chosen = runtime.pick_device(device)
     kind = code_keys.device_kind(chosen)
     return {

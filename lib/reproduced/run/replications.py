@@ -25,10 +25,9 @@ from typing import Any
 import numpy as np
 from nbformat import NotebookNode
 
-from reproduced.claims.declarations import DECIDING_RULE, Claim
+from reproduced.claims.declarations import DECIDING_RULE, DIGEST_DIGITS, Claim
 from reproduced.run.book import Book, UserError, write_text
 
-_DIGITS = 12  # hexadecimal digits of a digest
 _PARAMETERS = {"parameters", "injected-parameters"}  # tags of the cells that set profile, seed and device
 
 
@@ -86,12 +85,6 @@ def draw_seeds(commit: str, number: int) -> list[int]:
     return [int(word) >> 1 for word in np.random.SeedSequence(int(commit, 16)).generate_state(number)]
 
 
-def rule_digest(claim: Claim) -> str:
-    """A digest of a claim's rules, its expected verdict and the descriptions of its values, and of nothing else."""
-    rules = [(word, rule.text) for word, rule in claim.rules.items()]
-    return _digest((claim.id, claim.expected, rules, [*claim.values.items()]))
-
-
 def cells_digest(notebook: NotebookNode) -> str:
     """A digest of the source of a chapter's code cells, in their order.
 
@@ -99,11 +92,8 @@ def cells_digest(notebook: NotebookNode) -> str:
     for every seed.
     """
     cells = (cell for cell in notebook.cells if cell.cell_type == "code")
-    return _digest([cell.source for cell in cells if _PARAMETERS.isdisjoint(cell.metadata.get("tags", ()))])
-
-
-def _digest(content: Any) -> str:
-    return hashlib.sha256(repr(content).encode()).hexdigest()[:_DIGITS]
+    code = [cell.source for cell in cells if _PARAMETERS.isdisjoint(cell.metadata.get("tags", ()))]
+    return hashlib.sha256(repr(code).encode()).hexdigest()[:DIGEST_DIGITS]
 
 
 def append(book: Book, run: Mapping[str, Any]) -> None:
@@ -144,7 +134,7 @@ def read(book: Book) -> dict[str, list[dict[str, Any]]]:
 
 def under_todays_declaration(runs: Sequence[Mapping[str, Any]], claim: Claim) -> list[Mapping[str, Any]]:
     """Those runs of a chapter that judged the claim as it is declared now."""
-    today = rule_digest(claim)
+    today = claim.rule_digest
     return [run for run in _runs_that_judged(runs, claim) if run["claims"][claim.id]["rule"] == today]
 
 

@@ -91,7 +91,6 @@ class Execution:
     seconds: float = 0.0
     cell: int = 0
     cells: int = 0
-    durations: Sequence[float] = ()
     log: str = ""
     machine: Mapping[str, Any] = field(default_factory=dict)
 
@@ -217,9 +216,7 @@ def _execution(task: Task, status: int, log: str, seconds: float) -> Execution:
     except (OSError, ValueError):
         notebook = nbformat.reads(task.notebook, as_version=4)
         error = "its executed notebook cannot be read"
-    notebook.cells = [c for c in notebook.cells if "papermill-error-cell-tag" not in c.metadata.get("tags", ())]
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    durations = [round(cell.metadata.get("papermill", {}).get("duration") or 0.0, 3) for cell in code]
     begun = max(map(int, _BEGUN.findall(log)), default=0)
     last = sum(cell.cell_type == "code" for cell in notebook.cells[:begun])
     if status:
@@ -236,7 +233,7 @@ def _execution(task: Task, status: int, log: str, seconds: float) -> Execution:
         tags = cell.metadata.get("tags", [])
         if "injected-parameters" in tags and "hide-input" not in tags:
             cell.metadata["tags"] = [*tags, "hide-input"]
-    return Execution(error, nbformat.writes(notebook), round(seconds, 1), last, len(code), durations)
+    return Execution(error, nbformat.writes(notebook), round(seconds, 1), last, len(code))
 
 
 def _first_error(notebook: Any) -> str:
@@ -322,8 +319,8 @@ class Progress:
     def _count_cells(self) -> None:
         """Every second, write on the last line which cell each running chapter has begun."""
         while not self._done.wait(1):
-            begun = (f"{name} {_last_cell(log)}" for name, log in self._running.copy().items())
-            self._write(f"  cells: {', '.join(begun)}"[: shutil.get_terminal_size().columns - 1])
+            begun = [f"{name} {_last_cell(log)}" for name, log in self._running.copy().items()]
+            self._write(f"  cells: {', '.join(begun)}"[: shutil.get_terminal_size().columns - 1] * bool(begun))
 
     def _write(self, text: str) -> None:
         with self._lock:
