@@ -89,7 +89,7 @@ def png(picture: Figure, *, colours: int | None = None) -> bytes:
     """The figure as a PNG at twice its size on the page, without date or version: built again, it is the same bytes.
 
     Args:
-        picture: the figure; drawing it a second time can move its layout by a pixel.
+        picture: the figure, not drawn before: a second drawing can move its layout by a pixel.
         colours: reduce it to a palette of that many colours, for size; None keeps all.
     """
     dpi, buffer = picture.dpi, io.BytesIO()

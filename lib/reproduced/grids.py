@@ -39,7 +39,7 @@ def run_grid(
     """`function(point)` for each point, in order; points finished earlier are not computed again.
 
     A result is read while these are the same: the point, the function with the files that its module imports, profile,
-    seed, kind of device and of processor (no grid mixes the last digits of two), Python and the locked packages.
+    seed, kind of device and of processor (last digits differ between two kinds), Python and the locked packages.
 
     The points that are left run here in turn, or, where a build has processors to spare and says so in the variable
     `LEAKAGE_PROCESSES`, in that many processes.
@@ -59,6 +59,7 @@ def run_grid(
     """
     points = list(points)
     machine = (code_keys.device_kind(run.device), code_keys.processor(), code_keys.environment(code_keys.LIB.parent))
+    # `_packed_result` stands for the code of this module.
     shared = code_keys.digest((_packed_result, function, run.profile, run.seed, *machine))
     home = Path(folder or _grids(), name)
     files = [home / f"{code_keys.digest((shared, point))[:40]}.pt" for point in points]

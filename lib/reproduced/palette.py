@@ -28,8 +28,9 @@ class Look:
     marker: str
 
 
-# Okabe and Ito's hues, darkened until each has a contrast of 3 : 1 on white and spread in lightness until all nine can
-# be told apart without red or without green receptors (the tests hold both). Dash and marker say the same once more.
+# Okabe and Ito's hues, made darker by hand: each has a contrast of 3 : 1 on white, and the nine differ so much in
+# lightness that they can be told apart without red or without green receptors (tests check both). Dash and marker say
+# the same once more.
 QUANTITIES: Mapping[str, Look] = {
     "member": Look("#eb6009", (0, (8, 1.5)), "o"),
     "outsider": Look("#4160af", (0, (4, 1.5)), "s"),

@@ -2,7 +2,8 @@
 
 The seeds follow from the hash of the commit that holds the rules, so a rule was written before its seeds were known.
 Each run is kept in `book/records/replication.jsonl` when it ends, so an interrupted replication goes on where it
-stopped. A whole chapter runs, at as many new seeds as its claim with the fewest under today's declaration lacks.
+stopped. Whole chapters run. A chapter gets as many new seeds as are lacking to its claim with the fewest runs under
+today's declaration.
 """
 
 import math

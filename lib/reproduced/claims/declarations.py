@@ -30,7 +30,7 @@ HELD, IN_PART, DID_NOT_HOLD, UNDECIDED, NOT_RUN = VERDICTS
 DIGEST_DIGITS = 12  # hexadecimal
 GROUPS = ("The paper's claims", "Ours, not in the paper", "Errata")
 DECIDING_RULE = {HELD: "held", IN_PART: "in part", DID_NOT_HOLD: "refuted"}  # the rule that gives a verdict
-# A value's name in braces in a text; the braces of mathematics follow a sign.
+# A value's name in braces in a text; braces of mathematics follow `_`, `^` or a command and are none.
 _BRACED_VALUE = re.compile(r"(?<![$\\^_}a-z])\{([a-z][a-z0-9_]*)\}")
 
 
@@ -158,7 +158,7 @@ class Claim(_Strict):
     def unused_thresholds(self, values: Mapping[str, Measurement]) -> tuple[float, ...]:
         """Thresholds that do not affect the verdict.
 
-        For an undecided claim: empty if moving any threshold would decide it.
+        Of an undecided claim all thresholds affect it, and none is returned, if moving one of them would decide it.
         """
         verdict = self.verdict(values)
         rules = [self.rules[DECIDING_RULE[verdict]]] if verdict in DECIDING_RULE else [*self.rules.values()]

@@ -41,7 +41,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "all": np.all,
     "any": np.any,
 }
-_FAR = 1e12  # beyond every number that a rule compares
+_FAR = 1e12  # larger than every number that a rule compares
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,8 @@ class Rule:
     def margins(self, values: Mapping[str, Measurement]) -> list[float]:
         """How far each comparison of the rule is from its threshold, in the order of the text; positive if it is true.
 
-        `all`: the smallest margin of the elements; `any`: the largest. `==`: 0.5 − |difference|, for counts are equal
-        or differ by one.
+        `all`: the smallest margin of the elements; `any`: the largest. `==`: 0.5 − |difference|, since counts that
+        are not equal differ by 1 at least.
         """
         numbers, found = self._numbers(values), []
 

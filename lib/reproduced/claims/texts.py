@@ -50,7 +50,7 @@ def escape_cell(text: str | float) -> str:
 def escape_text(text: str | float) -> str:
     """`text` on one line of a page: words, links, mathematics and code, never a tag, picture, template, role or block.
 
-    A blank is inserted after `<`, `{`, `}` or `!` wherever it would begin one of these and escaping is impossible.
+    Where `<`, `{`, `}` or `!` would begin one of these and cannot be escaped, a blank is inserted after it.
     """
     pieces = _SPANS.split(" ".join(str(text).split()))
     safe = (_TAG.sub("< ", piece) if number % 2 else piece.replace("<", "&lt;") for number, piece in enumerate(pieces))

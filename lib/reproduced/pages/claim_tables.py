@@ -40,7 +40,7 @@ def scoreboard(judgements: Sequence[Judgement], absent: Iterable[str] = (), lack
         findings=ours,
         held=held,
         repeated=repeated,
-        same=sum(one.same == one.verdicts.total() for one in repeated),
+        same=sum(one.as_expected == one.verdicts.total() for one in repeated),
         fewest=min((one.verdicts.total() for one in repeated), default=0),
         replaced=sum(one.earlier.total() for one in replaced),
         replaced_others=sum(one.earlier.total() - one.earlier[one.expected] for one in replaced),
@@ -98,7 +98,7 @@ def scoreboard_csv(judgements: Iterable[Judgement]) -> str:
         claim, again = one.claim, one.replication
         seeds: list[int | str] = [""] * 4
         if again:
-            seeds = [again.same, again.verdicts.total(), again.earlier[claim.expected], again.earlier.total()]
+            seeds = [again.as_expected, again.verdicts.total(), again.earlier[claim.expected], again.earlier.total()]
         ours = "; ".join(f"{name}: {measurements.describe(value)}" for name, value in one.values.items())
         row = [claim.id, one.chapter.name, claim.kind, one.verdict, claim.claim, claim.where, claim.paper, ours]
         writer.writerow([*row, one.reason, claim.rule, *seeds, " ".join(claim.needs), claim.profile, one.seconds])

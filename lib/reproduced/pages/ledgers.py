@@ -77,7 +77,7 @@ class Judgement:
         has_chip: whether an output of the notebook has it, so that the page of the chapter shows a chip.
         replication: what the runs at other seeds found; None without one.
         full_scale: what the full-scale run found; None without one.
-        source_links: of its lines in the public repository, as `claims_table.html` names them: as declared, as judged.
+        source_links: addresses of the lines in the public repository that declare and judge it, by the words of a link.
     """
 
     chapter: Chapter
@@ -117,10 +117,10 @@ class Judgement:
     @property
     def shows(self) -> str:
         """What stands beside the verdict in few words; "" if what was measured is not what is declared now."""
-        return self.claim.summary(self.values) if self._is_current else ""
+        return self.claim.summary(self.values) if self._has_todays_values else ""
 
     @property
-    def _is_current(self) -> bool:
+    def _has_todays_values(self) -> bool:
         return self.values.keys() == self.claim.values.keys()
 
     @cached_property
@@ -142,7 +142,7 @@ class Judgement:
             "expected": claim.expected,
             "least_profile": claim.profile,
             "kind": claim.kind,
-            "idle": list(claim.unused_thresholds(self.values)) if self.is_judged and self._is_current else [],
+            "idle": list(claim.unused_thresholds(self.values)) if self.is_judged and self._has_todays_values else [],
             "shows": self.shows,
             "exact": claim.exact,
         }

@@ -43,7 +43,7 @@ def parse(source: str) -> ast.Module:
 
 
 def imported_modules(source: str, known: Collection[str]) -> frozenset[str]:
-    """Which of the known modules `source` imports, anywhere in it; a package that only leads to one does not count."""
+    """Which of the known modules `source` imports, anywhere in it; of `a.b` only that, not the package `a`."""
     found: set[str] = set()
     for node in ast.walk(parse(source)):
         if isinstance(node, ast.Import):
@@ -127,7 +127,7 @@ class Library:
 
     @cached_property
     def dependencies(self) -> dict[str, set[str]]:
-        """All that each chapter imports, and what that imports, to the ground."""
+        """All that each chapter imports, and all that these import in turn."""
         files = {name: imported_files(source, lib=self.lib) for name, source in self.sources.items()}
         return {name: {one for one, path in self.modules.items() if path in files[name]} for name in files}
 
@@ -212,7 +212,7 @@ class Library:
         node, words = self.names[name], name.split(".")
         text = (get_docstring(node) or "") + "\n"
         scopes = [*(words[:depth] for depth in range(len(words), 0, -1)), [_LIBRARY]]
-        # A bare word is sought in scopes of `least` words or more. For a function of `leakage.metrics.roc` these are 3:
+        # A bare word is sought in scopes of `least` words or more. In `leakage.metrics.roc` a scope has at least 3:
         # `auc` leads to `leakage.metrics.roc.auc`, but `models` does not lead to `leakage.models`.
         variables = {inner.arg for inner in ast.walk(node) if isinstance(inner, ast.arg)}
 

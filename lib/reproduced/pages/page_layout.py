@@ -28,7 +28,7 @@ from reproduced.pages.ledgers import ChapterFindings, Judgement
 from reproduced.pages.summaries import duration, verdict_counts
 from reproduced.run.chapter_cache import EXECUTION_KEY
 
-FOLD_COMMENT = "fold"  # marks a section as a fold, for it does not keep the level of its heading
+FOLD_COMMENT = "fold"  # marks a section that is a fold: its heading is then text, without a level
 STORY = "story"  # tag of the cell whose picture stands at the top
 NOTEBOOKS = "notebooks"  # the folder of generated files with the notebooks for download
 ORIGINS = "origins.json"  # the generated file with the sentence under each page

@@ -40,7 +40,7 @@ from reproduced.run.book import (
 from reproduced.run.chapter_cache import EXECUTION_KEY, execution_provenance
 from reproduced.run.run_chapters import kernel_variables, one_line
 
-_FRAMES = "_static/frames"  # where the pictures of sliders lie, for a page and in the staged tree
+_FRAMES = "_static/frames"  # the pictures of sliders, relative to a page and to the staged tree
 _WARNING = re.compile(r"WARNING|ERROR|CRITICAL|Exception")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _INSTEAD = (
@@ -214,7 +214,7 @@ def generate(book: Book, ledgers: Mapping[str, ChapterFindings]) -> dict[str, st
 
 
 def render(book: Book, *, strict: bool) -> Rendered:
-    """Render the staged tree from nothing; if `strict`, warnings count as errors. The site is there either way."""
+    """Render the staged tree from nothing; if `strict`, warnings count as errors, but the site is made all the same."""
     output = book.build / "site"
     shutil.rmtree(output, ignore_errors=True)
     command: Sequence[str | Path] = [

@@ -1,8 +1,8 @@
 """What a chapter's results depend on, whether those on disk are still good, and where they come from.
 
 An executed notebook keeps in its metadata, under `EXECUTION_KEY`, the key of everything that it depends on, the parts
-of that key, how its execution ended and its provenance, so that no other file can disagree with it. There is one for
-each profile: a run at another seed replaces it.
+of that key, how its execution ended and its provenance; there is no separate index. Each profile has one executed
+notebook: a run at another seed replaces it.
 """
 
 import json
@@ -158,7 +158,8 @@ def run_plans(
         if execution.notebook:
             notebook = nbformat.reads(execution.notebook, as_version=4)
             began = {"date": _time(datetime.now(UTC) - timedelta(seconds=execution.seconds))}
-            notebook.metadata[EXECUTION_KEY] = _execution_metadata(plan, execution) | origin | began | dict(execution.machine)
+            of_run = origin | began | dict(execution.machine)
+            notebook.metadata[EXECUTION_KEY] = _execution_metadata(plan, execution) | of_run
             write_notebook(task.target, notebook)
         if execution.log:
             write_text(task.log, execution.log)

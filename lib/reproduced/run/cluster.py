@@ -68,7 +68,7 @@ def chapter_needs(book: Book, chapters: Iterable[str], device: str) -> Needs:
 def take_inventory(needs: Needs, library: Path = code_keys.LIB) -> Inventory:
     """What this machine has: code and files by their digests, versions, checksums of data, the kind of device.
 
-    We also compare the code of `run`, which is in no cache key, because the worker executes it.
+    All code counts, even that in no cache key: the worker executes it.
     """
     code_keys.file_digest.cache_clear()  # a worker may be older than the files
     code = [path for name in store.PACKAGES for path in sorted((library / name).rglob("*"))]

@@ -3,8 +3,8 @@
 `book/records/replication.jsonl` has one run, a chapter at a seed, on each line: the commit whose hash gave the seed and
 its index in that draw, where and on which data it ran, a digest of the chapter's code, and for each claim the verdict,
 every measured value, the margins of the rules and a digest of the declaration. Lines are only ever added. A run under
-an earlier declaration stays, and is counted apart from the runs under today's; how many of these ran other code of the
-chapter than today's is said.
+an earlier declaration stays, and is counted apart from the runs under today's. Pages say how many of the latter ran
+code of the chapter that has changed since.
 
 The oldest runs lack the fields that were not kept then, and some judged only the claims whose rule had changed.
 """
@@ -51,14 +51,15 @@ class Replication:
     older_code: int = 0
 
     @property
-    def same(self) -> int:
+    def as_expected(self) -> int:
         """How many runs under today's declaration gave the expected verdict."""
         return self.verdicts[self.expected]
 
     @property
     def brief(self) -> str:
         """Expected verdicts among all runs: `10 of 10; with earlier rules 37 of 40`."""
-        now = f"{self.same} of {self.verdicts.total()}" if self.verdicts else "not yet repeated with today's rule"
+        found = f"{self.as_expected} of {self.verdicts.total()}"
+        now = found if self.verdicts else "not yet repeated with today's rule"
         earlier = f"; with earlier rules {self.earlier[self.expected]} of {self.earlier.total()}"
         return now + earlier * bool(self.earlier)
 

@@ -141,7 +141,7 @@ def _walk_exactly(network: Mlp, points: Tensor, settings: WalkSettings) -> WalkE
     """All steps first, then the first change on each: as many segments at once cost little more than a few.
 
     Points that have arrived are left out of the steps that follow. One that crosses to another label and back within a
-    step goes on, to no effect.
+    step goes on, but the first change counts.
     """
     objective = _start_confidence if settings.loss == "confidence" else LOSSES[settings.loss]
     start = network(points).argmax(-1)
