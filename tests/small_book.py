@@ -219,7 +219,6 @@ def declaration(**changes) -> dict:
         claim_entry("t.one", paper=0.60),
         claim_entry("t.two", expected="held in part", in_part="x.low < 2", why="Up to {x}."),
         claim_entry("t.data", needs=["mnist"]),
-        claim_entry("t.large", profile="paper"),
         ours,
     ]
     return {**HEAD, "data": ["mnist"], "claims": listed} | changes

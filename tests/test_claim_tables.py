@@ -28,8 +28,8 @@ def test_a_row_has_an_anchor_leads_to_its_claim_and_says_what_it_can_be_filtered
     found = row(judgement(fields={"needs": ("mnist", "adult")}))
     assert found["id"] == "row-t-one"
     assert found.find("a", string="t.one")["href"] == "toy.html#claim-t-one"
-    told = {name: found[f"data-{name}"] for name in ("verdict", "chapter", "kind", "needs", "profile")}
-    assert told == {"verdict": "held", "chapter": "toy", "kind": "figure", "needs": "mnist,adult", "profile": "ci"}
+    told = {name: found[f"data-{name}"] for name in ("verdict", "chapter", "kind", "needs")}
+    assert told == {"verdict": "held", "chapter": "toy", "kind": "figure", "needs": "mnist,adult"}
 
 
 def test_a_row_says_the_claim_its_place_the_papers_value_and_ours():

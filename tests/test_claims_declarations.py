@@ -33,12 +33,12 @@ def load(write):
 
 def test_a_claims_file_is_read_as_it_is_written(write):
     declared = declarations.load(write(declaration()))
-    assert [claim.id for claim in declared.claims] == ["t.one", "t.two", "t.data", "t.large", "t.beyond.more"]
+    assert [claim.id for claim in declared.claims] == ["t.one", "t.two", "t.data", "t.beyond.more"]
     assert declared.by_id["t.data"].needs == ("mnist",)
     assert (declared.by_id["t.beyond.more"].where, declared.data) == ("", ("mnist",))
     groups = {group: [claim.id for claim in claims] for group, claims in declared.groups().items()}
     assert groups == {
-        "The paper's claims": ["t.one", "t.two", "t.data", "t.large"],
+        "The paper's claims": ["t.one", "t.two", "t.data"],
         "Ours, not in the paper": ["t.beyond.more"],
     }
 

@@ -117,14 +117,6 @@ def test_in_profile_smoke_nothing_is_judged_but_the_rules_are_applied(ledger, sh
         book.judge("t.data", x=[FOUND, FOUND])
 
 
-def test_a_claim_for_a_larger_profile_is_not_run_and_keeps_its_measurement(ledger, shown):
-    ledger("ci").judge("t.large", x=FOUND)
-    assert (record(shown)["verdict"], record(shown)["reason"]) == ("not run", "This needs the profile paper.")
-    assert record(shown)["values"]
-    ledger("paper").judge("t.large", x=FOUND)
-    assert record(shown)["verdict"] == "held"
-
-
 def test_without_its_data_a_claim_is_not_run_whether_judged_or_not(ledger, shown, monkeypatch):
     monkeypatch.setattr(claims.datasets, "is_available", lambda name: False)
     why = "It needs MNIST, test set, which `make data` fetches."
@@ -172,7 +164,7 @@ def test_the_verdicts_are_a_table_with_reasons_in_which_no_claim_is_missing(ledg
     found = {row[0]: row[1:] for row in rows(book.verdicts())}
     assert found["t.two"] == ["", "x 2", "◐ held in part", "Up to 2."]
     assert found["t.one"] == ["0.6", "", "– not run", "Not judged so far."]
-    assert len(found) == 2 + 5
+    assert len(found) == 2 + 4
 
 
 def test_a_full_scale_record_stands_beside_with_where_it_comes_from(ledger, tmp_path):

@@ -45,7 +45,7 @@ def test_a_record_keeps_its_values_and_gains_what_was_declared():
     own = {name: value for name, value in record(low="-inf").items() if name not in ("profile", "seed", "device")}
     words = {"claim": "That $|x| < 2$.", "where": "Figure 1", "paper": "1.05", "how": texts.rule_text(one)}
     marks = {"kind": "figure", "idle": [], "shows": "x 1 [-inf, 1.1]", "exact": False}
-    assert told == own | words | marks | {"expected": "held", "least_profile": "ci"}
+    assert told == own | words | marks | {"expected": "held"}
     assert json.loads(json.dumps(found, allow_nan=False)) == found
 
 
@@ -56,17 +56,15 @@ def test_a_record_of_a_claim_that_was_declared_anew_is_kept_as_it_is():
 
 
 @pytest.mark.parametrize(
-    ("profile", "least", "verdict", "reason"),
+    ("profile", "needs", "verdict", "reason"),
     [
-        ("smoke", "ci", "not judged", ""),
-        ("ci", "paper", "not run", "This needs the profile paper."),
-        ("ci", "ci", "not run", "The chapter did not judge it."),
-        ("ci", "ci with mnist", "not run", "It needs MNIST, test set, which `make data` fetches."),
+        ("smoke", (), "not judged", ""),
+        ("ci", (), "not run", "The chapter did not judge it."),
+        ("ci", ("mnist",), "not run", "It needs MNIST, test set, which `make data` fetches."),
     ],
 )
-def test_a_claim_without_a_record_is_in_the_ledger(profile, least, verdict, reason):
-    profile_of, *needs = least.split(" with ")
-    (one,) = read(claims=(claim(profile=profile_of, needs=tuple(needs)),), profile=profile).judgements
+def test_a_claim_without_a_record_is_in_the_ledger(profile, needs, verdict, reason):
+    (one,) = read(claims=(claim(needs=needs),), profile=profile).judgements
     assert (one.verdict, one.reason, one.values, one.seconds) == (verdict, reason, {}, None)
     assert one.page_link == "toy.html"
 
@@ -92,9 +90,6 @@ NOT_RUN = record(verdict="not run", values=[], reason="MNIST is absent.")
         (claim(needs=("mnist",)), [], {"data": HERE}, "expected held, not run: no record of it"),
         (claim(needs=("mnist",)), [record()], {"data": GONE}, "judged held, although its data were absent"),
         (claim(expected="not run"), [], {}, None),
-        (claim(profile="paper"), [], {}, None),
-        (claim(profile="paper"), [record(verdict="not run")], {}, None),
-        (claim(profile="paper"), [], {"profile": "paper"}, "expected held, not run: no record of it"),
         (claim(needs=("mnist",)), [NOT_RUN], {"data": GONE}, None),
         (claim(needs=("mnist",)), [NOT_RUN], {"data": HERE}, "not run, although its data are here: MNIST is absent."),
         (claim(needs=("mnist", "adult")), [NOT_RUN], {"data": HERE | {"adult": "absent"}}, None),

@@ -58,13 +58,13 @@ NEEDS = [("location",), ("location", "mnist"), ("location",), ("multi30k",), ("m
 
 @pytest.fixture
 def lacking(monkeypatch, tmp_path):
-    """The sentence for claims that need sets, with these verdicts, in this profile."""
+    """The sentence for claims that need sets, with these verdicts."""
     monkeypatch.setenv("LEAKAGE_DATA", str(tmp_path / "data"))
 
-    def say(verdict="not run", profile="ci", least="ci", needs=tuple(NEEDS)) -> str:
-        fields = [{"needs": sets, "profile": least} for sets in needs]
+    def say(verdict="not run", needs=tuple(NEEDS)) -> str:
+        fields = [{"needs": sets} for sets in needs]
         claims = [judgement(f"t.c{number}", verdict, fields=one) for number, one in enumerate(fields)]
-        return summaries.lacking_data([ledger(*claims, profile=profile)])
+        return summaries.lacking_data([ledger(*claims)])
 
     return say
 
@@ -78,7 +78,7 @@ def test_claims_that_lack_data_are_counted_by_set_with_the_command_that_gets_it(
 
 @pytest.mark.parametrize(
     "case",
-    [{"verdict": "held"}, {"verdict": "not judged", "profile": "smoke"}, {"least": "paper"}, {"needs": ((), ())}],
+    [{"verdict": "held"}, {"verdict": "not judged"}, {"needs": ((), ())}],
 )
 def test_nothing_is_said_of_claims_that_no_data_would_have_run(lacking, case):
     assert lacking(**case) == ""

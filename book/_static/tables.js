@@ -5,7 +5,7 @@
 (() => {
   "use strict";
 
-  const FACETS = ["verdict", "chapter", "kind", "needs", "profile"];
+  const FACETS = ["verdict", "chapter", "kind", "needs"];
   const NAMES = { needs: "needs data", chapter: "chapter" };
   const OPENING = ["did-not-hold", "held-in-part", "undecided"];
   const make = (tag, properties = {}, ...children) => {

@@ -99,9 +99,7 @@ def replicate(
 def _seeds_of_claims(book: Book, chapter: str, runs: Sequence[Mapping[str, Any]]) -> list[int]:
     """How many seeds each claim of the chapter that can be judged here has under today's declaration."""
     claims = book.declarations(chapter).claims
-    judgeable = [
-        claim for claim in claims if claim.profile_suffices(STANDARD["profile"]) and not missing_data_text(claim)
-    ]
+    judgeable = [claim for claim in claims if not missing_data_text(claim)]
     return [len(replications.under_todays_declaration(runs, claim)) for claim in judgeable]
 
 

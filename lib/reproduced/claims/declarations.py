@@ -1,7 +1,7 @@
 """What the papers claim, as `book/claims/<chapter>.yml` declares it: each claim, its rules, its expected verdict.
 
 A file is read strictly: an unknown, missing, repeated or ill-typed field is an error that names it. `Claim.verdict`
-applies the rules; whether profile and data allow a verdict is for the `Ledger` to say. Editors check a file as it is
+applies the rules; whether the data allow a verdict is for the `Ledger` to say. Editors check a file as it is
 written, by `book/claims/schema.json`.
 """
 
@@ -20,7 +20,6 @@ from leakage import arguments
 from reproduced.claims import measurements
 from reproduced.claims.measurements import Measurement
 from reproduced.claims.rules import Rule
-from reproduced.runtime import PROFILES
 
 # What a claim is; the first four are the papers' own, an erratum is a slip of the text (held if it is one).
 Kind = Literal["theorem", "figure", "experiment", "method", "erratum", "ours"]
@@ -76,8 +75,6 @@ class Claim(_Strict):
     """The evidence, for a verdict other than held; of an undecided claim, what it would take."""
     proof: Text = ""
     """What is wrong with the printed proof of a statement that holds."""
-    profile: Literal["ci", "paper"] = "ci"
-    """The least profile that can judge it."""
     where: Text = ""
     """Where the paper says it; left out for a finding of ours."""
     paper: Text = ""
@@ -142,10 +139,6 @@ class Claim(_Strict):
         rules = [(word, rule.text) for word, rule in self.rules.items()]
         content = (self.id, self.expected, rules, [*self.values.items()])
         return hashlib.sha256(repr(content).encode()).hexdigest()[:DIGEST_DIGITS]
-
-    def profile_suffices(self, profile: str) -> bool:
-        """Whether a run in `profile` is large enough to judge the claim."""
-        return profile != "smoke" and PROFILES.index(profile) >= PROFILES.index(self.profile)
 
     def verdict(self, values: Mapping[str, Measurement]) -> str:
         """The verdict of the rules; a `ValueError` if one does not fit the measurements, or if they contradict."""

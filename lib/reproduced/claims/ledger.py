@@ -44,9 +44,9 @@ class Ledger:
     def judge(self, id: str, **measured: Measurement) -> None:
         """Judge a claim by its declared rules: `held`, else `held in part`, else `did not hold`, else `undecided`.
 
-        In profile `smoke` the verdict is "not judged", and in a profile below the claim's own it is "not run"; the
-        rules are applied all the same, so that a crash shows. A claim whose data are absent is "not run", too, whether
-        the chapter calls this or not: what was measured on other data says nothing about it, and is not kept.
+        In profile `smoke` the verdict is "not judged"; the rules are applied all the same, so that a crash shows. A
+        claim whose data are absent is "not run", whether the chapter calls this or not: what was measured on other data
+        says nothing about it, and is not kept.
 
         Args:
             id: as declared.
@@ -64,8 +64,6 @@ class Ledger:
         reason = claim.reason(verdict, values)
         if self._run.profile == "smoke":
             verdict, reason = NOT_JUDGED, ""
-        elif not claim.profile_suffices(self._run.profile):
-            verdict, reason = NOT_RUN, f"This needs the profile {claim.profile}."
         elif why := missing_data_text(claim):
             self._keep(claim, NOT_RUN, why, rule="", values=[])
             return

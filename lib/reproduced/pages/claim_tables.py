@@ -93,7 +93,7 @@ def scoreboard_csv(judgements: Iterable[Judgement]) -> str:
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     heads = ("id", "chapter", "kind", "verdict", "claim", "where", "paper", "ours", "reason", "rule", "same", "seeds")
-    writer.writerow([*heads, "same_earlier", "seeds_earlier", "needs", "profile", "seconds"])
+    writer.writerow([*heads, "same_earlier", "seeds_earlier", "needs", "seconds"])
     for one in judgements:
         claim, again = one.claim, one.replication
         seeds: list[int | str] = [""] * 4
@@ -101,7 +101,7 @@ def scoreboard_csv(judgements: Iterable[Judgement]) -> str:
             seeds = [again.as_expected, again.verdicts.total(), again.earlier[claim.expected], again.earlier.total()]
         ours = "; ".join(f"{name}: {measurements.describe(value)}" for name, value in one.values.items())
         row = [claim.id, one.chapter.name, claim.kind, one.verdict, claim.claim, claim.where, claim.paper, ours]
-        writer.writerow([*row, one.reason, claim.rule, *seeds, " ".join(claim.needs), claim.profile, one.seconds])
+        writer.writerow([*row, one.reason, claim.rule, *seeds, " ".join(claim.needs), one.seconds])
     return written.getvalue()
 
 

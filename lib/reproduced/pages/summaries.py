@@ -134,12 +134,7 @@ def lacking_data(ledgers: Iterable[ChapterFindings]) -> str:
     A data set is lacking if it is absent or damaged now. A claim that lacks two sets counts once among the claims and
     once for each set.
     """
-    needs = [
-        one.claim.needs
-        for ledger in ledgers
-        for one in ledger.judgements
-        if one.verdict == NOT_RUN and one.claim.profile_suffices(ledger.run["profile"])
-    ]
+    needs = [one.claim.needs for ledger in ledgers for one in ledger.judgements if one.verdict == NOT_RUN]
     lacking = [name for name in sorted({name for claim in needs for name in claim}) if not datasets.is_available(name)]
     counts = Counter(name for claim in needs for name in claim if name in lacking)
     if not counts:
