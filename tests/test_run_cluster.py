@@ -128,10 +128,10 @@ def test_two_of_three_workers_may_be_killed(machines, root):
 
 def test_without_a_scheduler_what_was_finished_is_kept_and_the_next_build_goes_on(machines, root):
     machines.worker()
-    edit(root / "book" / "third.md", f"while not os.path.exists('{root}/gate'): time.sleep(0.05)", "")
+    edit(root / "book" / "first.md", f"while not os.path.exists('{root}/gate'): time.sleep(0.05)", "")
     building = start(root, "--cluster", machines.address)
-    wait_until(lambda: len(notes(root)) == 2)  # the second has begun, for the third was finished
-    wait_until((root / "_build/executed/ci/third.ipynb").is_file)
+    wait_until(lambda: len(notes(root)) == 2)  # the second has begun, for the first was finished
+    wait_until((root / "_build/executed/ci/first.ipynb").is_file)
     machines.scheduler.kill()
     _, err = building.communicate(timeout=HANGS)
     assert (building.returncode, err.count("\n"), "what was finished is kept" in err) == (1, 1, True), err
@@ -139,7 +139,7 @@ def test_without_a_scheduler_what_was_finished_is_kept_and_the_next_build_goes_o
     (root / "notes").unlink()
     assert build(root) == 0
     assert verdicts(root) == EXPECTED
-    assert sorted(line.split()[0] for line in notes(root)) == ["first", "second"]
+    assert sorted(line.split()[0] for line in notes(root)) == ["second", "third"]
 
 
 @pytest.mark.parametrize("other", OTHERS)
