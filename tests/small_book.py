@@ -181,7 +181,7 @@ SHOWN = re.compile(r"metadata=(\{.*\})\)$", re.MULTILINE)
 def without_kernels(monkeypatch, meanwhile: Callable[[Path], None] = lambda root: None, fails: str = "") -> None:
     """Let chapters end at once, with the records of their claims; `meanwhile` happens while they run, one may fail."""
 
-    def run_process(task, variables, lifeline):
+    def run_process(task, variables, pipe):
         meanwhile(task.folder)
         with (task.folder / "executions.txt").open("a") as file:
             print(task.chapter, file=file)

@@ -163,7 +163,7 @@ def test_a_damaged_notebook_counts_as_none(repository, monkeypatch, capsys, dama
 def test_chapters_that_run_at_once_have_different_gpus(tmp_path, monkeypatch):
     both, found = threading.Barrier(2), []
 
-    def run_chapter(task, variables, *, lifeline):
+    def run_chapter(task, variables, *, pipe):
         both.wait()
         found.append(variables["CUDA_VISIBLE_DEVICES"])
         return Execution()

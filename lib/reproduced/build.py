@@ -87,7 +87,7 @@ def build(
             faults += ledgers[chapter].faults
         notes = _notes(plans, answered, notebooks)
         absent = render.stage(book, parameters["profile"], notebooks, ledgers, notes)
-        faults += render.execute_pages(book)
+        faults += render.execute_pages(book, limit)
         if rendered:
             faults += _render(book, strict=not absent and len(ledgers) == len(book.chapters), progress=progress)
     return Report(ledgers, tuple(faults))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import jupytext
+import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 from sphinx_external_toc.parsing import parse_toc_yaml
@@ -38,7 +39,7 @@ from reproduced.run.book import (
     write_text,
 )
 from reproduced.run.chapter_cache import EXECUTION_KEY, execution_provenance
-from reproduced.run.run_chapters import kernel_variables, one_line
+from reproduced.run.run_chapters import Task, lifeline, run_chapter
 
 _FRAMES = "_static/frames"  # the pictures of sliders, relative to a page and to the staged tree
 _WARNING = re.compile(r"WARNING|ERROR|CRITICAL|Exception")
@@ -120,31 +121,33 @@ def read_library(book: Book) -> Library:
     return Library(book.library, {name: code(book.notebook(name)) for name in book.chapters})
 
 
-def execute_pages(book: Book) -> list[str]:
+def execute_pages(book: Book, cell_seconds: int) -> list[str]:
     """Execute the staged pages that are notebooks and judge no claim; return a sentence for each that failed."""
-    from nbclient import NotebookClient
-    from nbclient.exceptions import CellExecutionError
-    from traitlets.config import Config
-
     faults = []
     for name in book.pages:
         page = book.staged / f"{name}.md"
         if not page.is_file() or not page.read_text("utf-8").startswith("---\njupytext:"):
             continue
-        notebook = jupytext.read(page)
-        client = NotebookClient(
-            notebook,
-            kernel_name="python3",
-            resources={"metadata": {"path": book.staged}},
-            config=Config({"KernelManager": {"transport_encryption": "auto"}}),
+        task = Task(
+            chapter=name,
+            name=name,
+            notebook=nbformat.writes(jupytext.read(page)),
+            parameters={},
+            folder=book.staged,
+            build=book.build,
+            library=book.library,
+            target=page.with_suffix(".ipynb"),
+            cell_seconds=cell_seconds,
         )
-        try:
-            client.execute(env=os.environ | kernel_variables(library=book.library, build=book.build))
-        except CellExecutionError as error:
-            faults.append(one_line(f"{name}: {error.ename}: {error.evalue}"))
-        notebook.metadata[EXECUTION_KEY] = execution_provenance(book, "cpu")
-        _stage_download(book, name, notebook)
-        _stage_notebook(book, name, notebook, None, "")
+        execution = run_chapter(task)
+        task.working_notebook.unlink(missing_ok=True)
+        if execution.error:
+            faults.append(execution.summary(name))
+        if execution.notebook:
+            notebook = nbformat.reads(execution.notebook, as_version=4)
+            notebook.metadata[EXECUTION_KEY] = execution_provenance(book, "cpu")
+            _stage_download(book, name, notebook)
+            _stage_notebook(book, name, notebook, None, "")
     return faults
 
 
@@ -223,14 +226,9 @@ def render(book: Book, *, strict: bool) -> Rendered:
         *("--path-output", output, "-n", "--keep-going", *(["-W"] if strict else [])),
     ]
     variables = os.environ | {"NO_COLOR": "1", "PYTHONUTF8": "1", "PYTHONIOENCODING": "utf-8"}
-    reading, held = os.pipe()  # jupyter-book ends with this process, however it ends, for then the pipe does
-    try:
-        process = subprocess.run(
-            command, stdin=reading, capture_output=True, encoding="utf-8", errors="replace", env=variables
-        )
-    finally:
-        os.close(reading)
-        os.close(held)
+    process = subprocess.run(
+        command, stdin=lifeline(), capture_output=True, encoding="utf-8", errors="replace", env=variables
+    )
     lines = _COLOUR.sub("", f"{process.stdout}\n{process.stderr}").splitlines()
     write_text(book.build / "logs" / "site.log", "\n".join(lines) + "\n")
     complaints = dict.fromkeys(line.strip() for line in lines if _WARNING.search(line))

@@ -155,7 +155,7 @@ def local_executor(
 
     def run(task: Task) -> Execution:
         progress.begin(task)
-        return run_chapter(task, thread.variables, lifeline=reading)
+        return run_chapter(task, thread.variables, pipe=reading)
 
     with ThreadPoolExecutor(jobs, initializer=begin) as threads:
         try:
@@ -168,25 +168,25 @@ def local_executor(
     os.close(reading)
 
 
-def run_chapter(task: Task, variables: Mapping[str, str] | None = None, *, lifeline: int | None = None) -> Execution:
+def run_chapter(task: Task, variables: Mapping[str, str] | None = None, *, pipe: int | None = None) -> Execution:
     """Execute one chapter in a process of its own.
 
     Args:
         task: the chapter.
         variables: of its environment, besides `kernel_variables`.
-        lifeline: a pipe to read from, at whose end the process ends; by default it ends with this process.
+        pipe: to read from, at whose end the process ends; by default that of `lifeline`.
     """
     began = time.monotonic()
     variables = kernel_variables(library=task.library, build=task.build) | dict(variables or {})
     try:
-        status = _run_process(task, variables, _pipe_of_this_process()[0] if lifeline is None else lifeline)
+        status = _run_process(task, variables, lifeline() if pipe is None else pipe)
         log = task.log.read_text("utf-8", "replace")
     except OSError as error:
         return Execution(one_line(f"not executed: {error.filename}: {error.strerror}"))
     return _execution(task, status, log, time.monotonic() - began)
 
 
-def _run_process(task: Task, variables: Mapping[str, str], lifeline: int) -> int:
+def _run_process(task: Task, variables: Mapping[str, str], pipe: int) -> int:
     """Execute `task.working_notebook`; the exit status, and on the last line of the log why it is not 0."""
     for folder in (task.working_notebook.parent, task.log.parent):
         folder.mkdir(parents=True, exist_ok=True)
@@ -196,13 +196,18 @@ def _run_process(task: Task, variables: Mapping[str, str], lifeline: int) -> int
     command = [sys.executable, "-P", "-m", "reproduced.run.run_chapters", task.working_notebook, json.dumps(options)]
     with task.log.open("w", encoding="utf-8") as log:
         return subprocess.run(
-            command, cwd=task.folder, stdin=lifeline, stdout=log, stderr=log, start_new_session=True
+            command, cwd=task.folder, stdin=pipe, stdout=log, stderr=log, start_new_session=True
         ).returncode
+
+
+def lifeline() -> int:
+    """The standard input of a program that this module runs as a script: it ends when this process ends."""
+    return _pipe_of_this_process()[0]
 
 
 @functools.cache
 def _pipe_of_this_process() -> tuple[int, int]:
-    """A pipe into which nobody writes; its end comes when this process ends."""
+    """A pipe into which nobody writes, kept open as long as this process lives."""
     return os.pipe()
 
 
@@ -350,7 +355,8 @@ def _execute_notebook(path: Path, *, parameters: dict[str, Any], variables: dict
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     notebook = load_notebook_node(str(path))
-    notebook = parameterize_notebook(notebook, parameters, kernel_name="python3", language="python")
+    if parameters:
+        notebook = parameterize_notebook(notebook, parameters, kernel_name="python3", language="python")
     nbformat.write(notebook, path)  # with the cell of the parameters, to be shown if this process is killed
     try:
         # Without an output path, for papermill would write the notebook before and after every cell.
