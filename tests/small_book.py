@@ -63,6 +63,7 @@ def claim_cell(name: str, verdict: str = "held", reason: str = "") -> str:
     measured = {"kind": "estimate", "estimate": 1.0, "low": 0.9, "high": 1.1, "n": 5, "level": 0.95}
     record = {"id": name, "verdict": verdict, "values": [{"name": "x", "measured": measured}]}
     record |= {"rule": RULE, "reason": reason, "seconds": 0.1, "profile": "ci", "seed": 0, "device": "cpu"}
+    record |= {"rule_digest": "0123456789ab"}
     return f"IPython.display.display({{'text/plain': ''}}, raw=True, metadata={{'claim': {record!r}}})"
 
 

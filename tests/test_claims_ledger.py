@@ -47,6 +47,7 @@ def test_a_record_holds_verdict_measurements_and_run_and_is_plain_json(ledger, s
     expected = {"id": "t.one", "verdict": "held", "values": [{"name": "x", "measured": stored}], "reason": "Seen."}
     expected |= {"rule": RULE, "profile": "ci", "seed": 3, "device": "cpu"}
     assert found | expected == found
+    assert len(found["rule_digest"]) == 12
     assert json.loads(json.dumps(found, allow_nan=False)) == found
 
 

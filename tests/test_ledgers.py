@@ -22,6 +22,7 @@ def declared(*claims: Claim) -> Declarations:
 def record(name: str = "t.one", verdict: str = "held", low: float | str = 0.9, **fields) -> dict:
     values = [{"name": "x", "measured": X | {"low": low}}]
     told = {"id": name, "verdict": verdict, "values": values, "rule": "held if x.high < 2", "reason": ""}
+    told["rule_digest"] = "0123456789ab"
     return told | {"seconds": 0.1, "profile": "ci", "seed": 0, "device": "cpu"} | fields
 
 

@@ -6,11 +6,11 @@ done, if a chapter that was asked for fails or has a verdict other than the expe
 
 import fcntl
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from reproduced import code_keys, runtime
 from reproduced.pages import render
 from reproduced.pages.ledgers import ChapterFindings, read_ledger, read_ledgers
 from reproduced.pages.summaries import verdict_counts
-from reproduced.run import chapter_cache, replications
+from reproduced.run import chapter_cache
 from reproduced.run.book import MARKER, Book, UserError, write_json, write_text
 from reproduced.run.chapter_cache import EXECUTION_KEY, Plan, cores, make_plan, run_plans
 from reproduced.run.run_chapters import ChapterExecutor, Progress, local_executor
@@ -78,7 +78,7 @@ def build(
         done = run_plans(todo, executor=executor, cell_seconds=limit, progress=progress)
         ends = {plan.chapter: execution for plan, execution in done}
         faults = [ends[chapter].summary(chapter) for chapter in chosen if chapter in ends and ends[chapter].error]
-        # The chapters asked for whose notebook is what was asked for, even if it stopped at an error.
+        # All chapters asked for except those that could not be executed at all.
         answered = tuple(chapter for chapter in chosen if chapter not in ends or ends[chapter].notebook)
         read = {chapter: chapter_cache.read(plan.target) for chapter, plan in plans.items()}
         notebooks = {chapter: notebook for chapter, notebook in read.items() if notebook is not None}
@@ -174,14 +174,9 @@ def _gpus(device: str) -> list[str]:
     """Ids of the GPUs to hand out among chapters; none if the device is a processor or one particular GPU."""
     if device not in ("auto", "cuda") or runtime.pick_device(device).type != "cuda":
         return []
-    return [str(number) for number in takewhile(_has_gpu, count())]
-
-
-def _has_gpu(number: int) -> bool:
-    try:
-        return runtime.pick_device(f"cuda:{number}").index == number
-    except ValueError:
-        return False
+    numbers = [str(number) for number in range(runtime.gpu_count())]
+    granted = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    return granted[: len(numbers)] if granted != [""] else numbers
 
 
 def _collect(book: Book, notebooks: Mapping[str, NotebookNode]) -> dict[str, ChapterFindings]:
@@ -224,10 +219,9 @@ def verdict_line(report: Report) -> str:
 
 
 def keep_record(book: Book, chapter: str) -> Path:
-    """Write the ledger of the finished run in profile `paper` to `book/records/`, which makes the chapter stale.
+    """Write what the finished run in profile `paper` judged to `book/records/`, which makes the chapter stale.
 
-    A claim whose rule has changed since the run is kept without a digest, so that pages call its verdict that of an
-    earlier rule. A `UserError` if there is no such run.
+    With each claim is kept the digest of the rule that judged it. A `UserError` if there is no such run.
     """
     (chapter,) = book.choose([chapter])
     notebook = chapter_cache.read(book.executed("paper", chapter))
@@ -236,14 +230,10 @@ def keep_record(book: Book, chapter: str) -> Path:
             f"{chapter} has no finished run to record: `leakage build {chapter} --profile paper` makes one."
         )
     found = read_ledger(notebook, book.declarations(chapter))
-    ledger, claims = dict(found.as_json), []
-    for one, kept in zip(found.judgements, ledger.pop("claims"), strict=True):
-        is_todays = one.rule in ("", None, one.claim.rule)
-        claims.append({"id": one.claim.id, "rule_digest": one.claim.rule_digest if is_todays else ""} | kept)
-    ledger["cells"] = replications.cells_digest(notebook)
     # A line for the run, and one for each claim.
-    run = json.dumps({**ledger, "claims": []}, ensure_ascii=False, allow_nan=False).removesuffix("]}")
-    rows = ",\n".join(json.dumps(claim, ensure_ascii=False, allow_nan=False) for claim in claims)
+    run = json.dumps({**found.as_json, "claims": []}, ensure_ascii=False, allow_nan=False).removesuffix("]}")
+    judged = [one.as_json for one in found.judgements if one.is_judged]
+    rows = ",\n".join(json.dumps(one, ensure_ascii=False, allow_nan=False) for one in judged)
     write_text(book.full_scale_file(chapter), f"{run}\n{rows}\n]}}\n")
     return book.full_scale_file(chapter)
 

@@ -108,11 +108,12 @@ def imported_files(source: str, *, lib: Path = LIB) -> set[Path]:
     pending: list[str | bytes] = [source]
     while pending:
         names = _imports(pending.pop())
-        if names is None or names & offered - modules.keys():
+        if names is None or names & (offered - modules.keys()):
             names = modules.keys()
         new = (modules.keys() & names) - found
         found |= new
-        pending += [modules[name].read_bytes() for name in new - {"leakage"}]  # which imports on demand only
+        # `leakage/__init__.py` imports on demand, so what it names is no dependency.
+        pending += [modules[name].read_bytes() for name in new - {"leakage"}]
     files = {modules[name] for name in found}
     beside = {path for folder in {file.parent for file in files} for path in folder.iterdir() if path.is_file()}
     return files | {path for path in beside if path.suffix not in (".py", ".pyc") and not path.name.startswith(".")}

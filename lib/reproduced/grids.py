@@ -59,7 +59,7 @@ def run_grid(
     """
     points = list(points)
     machine = (code_keys.device_kind(run.device), code_keys.processor(), code_keys.environment(code_keys.LIB.parent))
-    # `_packed_result` stands for the code of this module.
+    # `_packed_result` is in the key so that a change of this module, or of what it imports, makes every point new.
     shared = code_keys.digest((_packed_result, function, run.profile, run.seed, *machine))
     home = Path(folder or _grids(), name)
     files = [home / f"{code_keys.digest((shared, point))[:40]}.pt" for point in points]

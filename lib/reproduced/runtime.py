@@ -58,11 +58,16 @@ def pick_device(device: object = "auto") -> torch.device:
     Raises:
         ValueError: if the machine has no such device; the message lists the devices it has.
     """
-    gpus = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
+    gpus = [f"cuda:{index}" for index in range(gpu_count())]
     name = arguments.check_choice("device", device, ["auto", "cpu", *(["cuda", *gpus] if gpus else [])])
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return torch.device(name)
+
+
+def gpu_count() -> int:
+    """How many GPUs this process may use."""
+    return torch.cuda.device_count()
 
 
 def stream(seed: int, name: str, device: torch.device | str = "cpu") -> torch.Generator:

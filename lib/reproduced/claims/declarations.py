@@ -64,7 +64,7 @@ class Claim(_Strict):
     expected: Verdict
     """The verdict that is expected."""
     values: dict[Name, Text] = Field(min_length=1)
-    """What each measurement that the rules look at is, over what its interval is."""
+    """For each measurement that the rules look at: what it is, and over what its interval is taken."""
     holds: RuleText
     """When the claim holds."""
     refuted: RuleText
@@ -112,13 +112,13 @@ class Claim(_Strict):
         return self
 
     @property
-    def main_value(self) -> str:
+    def main_value_name(self) -> str:
         """The name of the first value that stands beside the verdict."""
         return next(iter([*_BRACED_VALUE.findall(self.shows), *self.values]))
 
     def summary(self, values: Mapping[str, Measurement]) -> str:
         """What stands beside the verdict: `shows` with the measurements, in few words."""
-        name = self.main_value
+        name = self.main_value_name
         text = self.shows or f"{name.replace('_', ' ')} {{{name}}}"
         return _BRACED_VALUE.sub(lambda braced: measurements.describe_briefly(values[braced[1]]), text)
 

@@ -1,8 +1,8 @@
 """The ledger: what a paper claims is declared in a file with its rule, measured by a chapter, and judged by that rule.
 
 The chapter opens a `Ledger`, calls `judge` once for each declared claim whose data are here and shows the two tables.
-Each judgement is an output of the notebook whose *metadata* holds the record, so that a record cannot be parted from
-the run it came from. Records are plain JSON. Nothing here computes a result or writes a file.
+Each judgement is an output of the notebook and stands in its *metadata*, so that it cannot be parted from the run it
+came from. Judgements are plain JSON. Nothing here computes a result or writes a file.
 """
 
 import json
@@ -20,7 +20,7 @@ from reproduced.claims.texts import NOT_JUDGED, Table
 from reproduced.repository import find_root
 from reproduced.runtime import Run
 
-JUDGEMENT_KEY = "claim"  # key of a record in the metadata of an output
+JUDGEMENT_KEY = "claim"  # key of a judgement in the metadata of an output
 _GLUED = "application/papermill.record/"  # where myst-nb looks for glued outputs
 
 
@@ -35,10 +35,10 @@ class Ledger:
 
     def __init__(self, chapter: str, run: Run, *, book: Path | None = None) -> None:
         book = book or find_root() / "book"
-        self._declared, record = load(book / "claims" / f"{chapter}.yml"), book / "records" / f"{chapter}.json"
-        self._full_scale = json.loads(record.read_text("utf-8")) if record.is_file() else {}
+        self._declared, kept = load(book / "claims" / f"{chapter}.yml"), book / "records" / f"{chapter}.json"
+        self._full_scale = json.loads(kept.read_text("utf-8")) if kept.is_file() else {}
         self._run = run
-        self._records: dict[str, dict[str, Any]] = {}
+        self._judged: dict[str, dict[str, Any]] = {}
         self._last = time.perf_counter()
 
     def judge(self, id: str, **measured: Measurement) -> None:
@@ -80,7 +80,7 @@ class Ledger:
 
     def recorded(self, id: str, name: str, place: int = 0) -> str:
         """A value of the record at full scale, with its interval; of several the one at `place`. A dash if none is."""
-        kept = {record["id"]: record for record in self._full_scale.get("claims", ())}
+        kept = {judged["id"]: judged for judged in self._full_scale.get("claims", ())}
         values = {one["name"]: one["measured"] for one in kept.get(id, {}).get("values", ())}
         if name not in values:
             return "–"
@@ -97,12 +97,12 @@ class Ledger:
 
     def verdicts(self) -> Table:
         """The paper's value, ours, the verdict and the reason; beside those of a full-scale record, if there is one."""
-        kept = {record["id"]: record for record in self._full_scale.get("claims", ())}
+        kept = {judged["id"]: judged for judged in self._full_scale.get("claims", ())}
         rows = []
         for claim in self._declared.claims:
             unjudged = {"verdict": NOT_RUN, "reason": missing_data_text(claim) or "Not judged so far."}
-            record, full = self._records.get(claim.id, unjudged), kept.get(claim.id)
-            ours = (texts.finding_text(record), texts.verdict_text(record["verdict"]), record["reason"])
+            judged, full = self._judged.get(claim.id, unjudged), kept.get(claim.id)
+            ours = (texts.measurements_text(judged), texts.verdict_text(judged["verdict"]), judged["reason"])
             rows.append((claim.id, claim.paper, *ours, _full_scale_text(claim, full) if full else ""))
         heads = ("id", "the paper", "ours", "verdict", "why", "at full scale")
         origin = f"\nFull scale: {texts.escape_text(texts.provenance(self._full_scale))}.\n" if self._full_scale else ""
@@ -114,28 +114,29 @@ class Ledger:
             near = get_close_matches(str(id), known, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else f"; declared are {', '.join(known)}."
             raise ValueError(f"`id` {id!r} is not declared in claims/{self._declared.chapter}.yml{hint}")
-        if id in self._records:
+        if id in self._judged:
             raise ValueError(f"{id} is judged already; to judge again, run from the cell that opens the ledger.")
         return known[id]
 
     def _keep(self, claim: Claim, verdict: str, reason: str, **values: Any) -> None:
         now = time.perf_counter()
         seconds, self._last = round(now - self._last, 3), now
-        record = {"id": claim.id, "verdict": verdict, **values, "reason": " ".join(reason.split()), "seconds": seconds}
-        record |= {"profile": self._run.profile, "seed": self._run.seed, "device": str(self._run.device)}
-        self._records[claim.id] = record
-        sign, found = texts.verdict_text(verdict), texts.finding_text(record)
+        judged = {"id": claim.id, "rule_digest": claim.rule_digest, "verdict": verdict, **values}
+        judged |= {"reason": " ".join(reason.split()), "seconds": seconds}
+        judged |= {"profile": self._run.profile, "seed": self._run.seed, "device": str(self._run.device)}
+        self._judged[claim.id] = judged
+        sign, found = texts.verdict_text(verdict), texts.measurements_text(judged)
         plain, shown = f"{claim.id} {sign} ", f"**{claim.id}** {sign}"
         if found:
             plain += f"{found}; rule: {values['rule']}"
             shown += f": {found}; {texts.escape_cell(texts.rules_text(claim))}"
-        _display({"text/plain": plain, "text/markdown": shown}, {JUDGEMENT_KEY: record})
+        _display({"text/plain": plain, "text/markdown": shown}, {JUDGEMENT_KEY: judged})
 
 
 def _full_scale_text(claim: Claim, kept: Mapping[str, Any]) -> str:
     """What stands beside a verdict: value and verdict of the record at full scale."""
     earlier = texts.EARLIER_RULE * (kept.get("rule_digest") != claim.rule_digest)
-    return f"{texts.measured_text(kept, claim.main_value)} {texts.verdict_text(kept['verdict'])}{earlier}".strip()
+    return f"{texts.measured_text(kept, claim.main_value_name)} {texts.verdict_text(kept['verdict'])}{earlier}".strip()
 
 
 def missing_data_text(claim: Claim, absent: Callable[[str], bool] | None = None) -> str:

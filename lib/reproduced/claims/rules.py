@@ -2,8 +2,8 @@ r"""Rules over named measurements: read once, checked, executed, and shown as th
 
 A rule is a text such as `ridge.low > 0.7 and over_null.low > 0.1`. It compares numbers, and knows the names of the
 measurements, the ends `.low` and `.high` of their intervals, `.of` of a count, `+ - * /`, `**`, `and`, `or`, `not` and
-the calls `abs`, `min`, `max`, `all` and `any`. The bare name of a measurement stands for a count: a number with an
-interval enters a rule by an end of it, so that no rule rests on a point. Where a measurement is a sequence, an end is
+the calls `abs`, `min`, `max`, `all` and `any`. Only a count may stand with its bare name: a number with an interval
+enters a rule by an end of it, so that no rule rests on a point. Where a measurement is a sequence, an end is
 one too: it is compared within `all` or `any`, or reduced by `min` or `max`.
 """
 

@@ -73,19 +73,19 @@ def rules_text(claim: Claim) -> str:
     return "; ".join(f"{word} if {rule.markdown()}" for word, rule in claim.rules.items())
 
 
-def measured_text(record: Mapping[str, Any], name: str) -> str:
-    """The value of a record with this name, else its first, with its interval; "" if nothing was measured."""
-    found = _measured(record)
+def measured_text(judged: Mapping[str, Any], name: str) -> str:
+    """The value of a judgement with this name, else its first, with its interval; "" if nothing was measured."""
+    found = _measured(judged)
     return found.get(name) or next(iter(found.values()), "")
 
 
-def finding_text(record: Mapping[str, Any]) -> str:
+def measurements_text(judged: Mapping[str, Any]) -> str:
     """All that was measured, by name; "" if nothing was."""
-    return "; ".join(f"{name.replace('_', ' ')} {text}" for name, text in _measured(record).items())
+    return "; ".join(f"{name.replace('_', ' ')} {text}" for name, text in _measured(judged).items())
 
 
-def _measured(record: Mapping[str, Any]) -> dict[str, str]:
-    values = record.get("values") or ()
+def _measured(judged: Mapping[str, Any]) -> dict[str, str]:
+    values = judged.get("values") or ()
     return {one["name"]: measurements.describe(measurements.from_json(one["measured"])) for one in values}
 
 

@@ -50,15 +50,15 @@ def scoreboard(judgements: Sequence[Judgement], absent: Iterable[str] = (), lack
         earlier_same=sum(one.earlier[one.expected] for one in again),
         heads={key: head for key, head in _HEADS.items() if not empty.get(key)},
         strip_coordinates=_strip_coordinates,
-        main_value=_main_value,
+        full_scale_value=_full_scale_value,
         shown_first=_shown_first,
         REASONED=_REASONED,
         SHOWN=_SHOWN,
-        **full_scale(judgements),
+        **full_scale_differences(judgements),
     )
 
 
-def full_scale(judgements: Iterable[Judgement]) -> dict[str, Any]:
+def full_scale_differences(judgements: Iterable[Judgement]) -> dict[str, Any]:
     """What `full_scale.html` needs: the claims with a verdict here and at full scale, and those where it differs."""
     both = [one for one in judgements if one.full_scale and one.is_judged]
     others = [one for one in both if one.differs_at_full_scale]
@@ -68,13 +68,13 @@ def full_scale(judgements: Iterable[Judgement]) -> dict[str, Any]:
 
 def _shown_first(judgement: Judgement) -> list[tuple[str, Measurement]]:
     """What was measured, the value that stands beside the verdict first."""
-    return sorted(judgement.values.items(), key=lambda item: item[0] != judgement.claim.main_value)
+    return sorted(judgement.values.items(), key=lambda item: item[0] != judgement.claim.main_value_name)
 
 
-def _main_value(judgement: Judgement) -> list[Measurement]:
+def _full_scale_value(judgement: Judgement) -> list[Measurement]:
     """The value at full scale that stands beside the verdict, else the first; none if nothing was measured."""
     values = judgement.full_scale.values if judgement.full_scale else {}
-    return [values[name] for name in (judgement.claim.main_value, *values) if name in values][:1]
+    return [values[name] for name in (judgement.claim.main_value_name, *values) if name in values][:1]
 
 
 def _strip_coordinates(distances: Iterable[float]) -> dict[str, Any] | None:
@@ -112,7 +112,7 @@ def wrong_papers(judgements: Iterable[Judgement]) -> str:
     held = [one for one in ordered if one.verdict == HELD]
     proofs = [one for one in held if one.claim.proof]
     misprints = [one for one in held if one.claim.kind == "erratum"]
-    more = full_scale(ordered) | {"certainty": _certainty}
+    more = full_scale_differences(ordered) | {"certainty": _certainty}
     return fill_template("wrong_papers.md", refuted=refuted, proofs=proofs, misprints=misprints, **more)
 
 

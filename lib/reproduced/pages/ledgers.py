@@ -72,7 +72,8 @@ class Judgement:
         verdict: one of `READING_ORDER`.
         reason: why, in words; "" where nothing need be said.
         values: what was measured, by name; empty if nothing was.
-        rule: as it was executed; None or "" if none was.
+        rule: as it was executed; "" if none was.
+        rule_digest: that of the claim when it was executed; "" if it was not.
         seconds: since the previous judgement; None if there was none.
         has_chip: whether an output of the notebook has it, so that the page of the chapter shows a chip.
         replication: what the runs at other seeds found; None without one.
@@ -85,7 +86,8 @@ class Judgement:
     verdict: str
     reason: str = ""
     values: Mapping[str, Measurement] = field(default_factory=dict)
-    rule: str | None = None
+    rule: str = ""
+    rule_digest: str = ""
     seconds: float | None = None
     has_chip: bool = True
     replication: Replication | None = None
@@ -131,6 +133,7 @@ class Judgement:
         return {
             "values": stored,
             "rule": self.rule,
+            "rule_digest": self.rule_digest,
             "seconds": self.seconds,
             "id": claim.id,
             "verdict": self.verdict,
@@ -211,19 +214,20 @@ def read_ledger(notebook: NotebookNode, declared: Declarations) -> ChapterFindin
     """The ledger of an executed notebook alone; a claim without a record is "not run", with the reason."""
     chapter, execution = Chapter(declared.chapter, declared.title), notebook.metadata[EXECUTION_KEY]
     outputs = (output for cell in notebook.cells for output in cell.get("outputs", ()))
-    records = [output["metadata"][JUDGEMENT_KEY] for output in outputs if JUDGEMENT_KEY in output.get("metadata", {})]
-    by_id = {record["id"]: record for record in reversed(records)}
+    judged = [output["metadata"][JUDGEMENT_KEY] for output in outputs if JUDGEMENT_KEY in output.get("metadata", {})]
+    by_id = {one["id"]: one for one in reversed(judged)}
     judgements = []
     for claim in declared.claims:
         found = by_id.get(claim.id) or _missing(claim, execution)
-        told = (found["verdict"], found["reason"], _values(found), found.get("rule"), found.get("seconds"))
+        executed = (found.get("rule", ""), found.get("rule_digest", ""), found.get("seconds"))
+        told = (found["verdict"], found["reason"], _values(found), *executed)
         judgements.append(Judgement(chapter, claim, *told, has_chip=claim.id in by_id))
     origin = {name: execution[name] for name in (*PROVENANCE, "profile", "seed", "seconds")}
-    return ChapterFindings(chapter, origin, tuple(judgements), tuple(_faults(records, judgements, execution)))
+    return ChapterFindings(chapter, origin, tuple(judgements), tuple(_faults(judged, judgements, execution)))
 
 
-def _values(record: Mapping[str, Any]) -> dict[str, Measurement]:
-    return {one["name"]: measurements.from_json(one["measured"]) for one in record.get("values") or ()}
+def _values(judged: Mapping[str, Any]) -> dict[str, Measurement]:
+    return {one["name"]: measurements.from_json(one["measured"]) for one in judged.get("values") or ()}
 
 
 def _missing(claim: Claim, execution: Mapping[str, Any]) -> dict[str, Any]:
@@ -238,10 +242,10 @@ def _absence(claim: Claim, execution: Mapping[str, Any]) -> str:
 
 
 def _faults(
-    records: Sequence[Mapping[str, Any]], judgements: Sequence[Judgement], execution: Mapping[str, Any]
+    judged: Sequence[Mapping[str, Any]], judgements: Sequence[Judgement], execution: Mapping[str, Any]
 ) -> Iterator[str]:
     """What is wrong with the judgements, a line each that begins with the id of the claim."""
-    counts, known = Counter(record["id"] for record in records), {one.claim.id for one in judgements}
+    counts, known = Counter(one["id"] for one in judged), {one.claim.id for one in judgements}
     yield from (f"{name}: recorded {times} times" for name, times in counts.items() if times > 1)
     yield from (f"{name}: recorded, but not declared" for name in counts if name not in known)
     for one in judgements:

@@ -8,14 +8,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from leakage.data import datasets
-from reproduced.claims.declarations import DID_NOT_HOLD, HELD, IN_PART, KINDS, NOT_RUN, UNDECIDED
-from reproduced.claims.texts import NOT_JUDGED, SIGNS, escape_text, machine_text, provenance, table
-from reproduced.pages.claim_tables import full_scale
+from reproduced.claims.declarations import KINDS, NOT_RUN
+from reproduced.claims.texts import SIGNS, escape_text, machine_text, provenance, table
+from reproduced.pages.claim_tables import full_scale_differences
 from reproduced.pages.jinja_environment import fill_template
 from reproduced.pages.ledgers import Chapter, ChapterFindings, Judgement
 
 _PLURALS = {"erratum": "errata", "ours": "ours"}  # of kinds, where it is not an s
-_BEST_FIRST = (HELD, IN_PART, DID_NOT_HOLD, UNDECIDED, NOT_RUN, NOT_JUDGED)
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _NOT_EXECUTED = "No chapter was executed for this copy of the book."
 
@@ -31,7 +30,7 @@ def verdict_counts(judgements: Iterable[Judgement]) -> str:
 
 
 def tally(judgements: Sequence[Judgement]) -> str:
-    """How many claims of whom have which verdict, a line for each of statements, findings and slips."""
+    """Verdict counts in three lines: the papers' statements, our findings, misprints."""
     papers, ours, slips = _split_by_author(judgements)
     number = len({one.chapter.name for one in papers})
     many = f"{_NUMBERS[number] if number < len(_NUMBERS) else number} paper{'s' * (number > 1)}"
@@ -44,7 +43,7 @@ def tally(judgements: Sequence[Judgement]) -> str:
         )
         if claims
     ]
-    return fill_template("tally.md", lines=lines, not_executed=_NOT_EXECUTED, **full_scale(judgements))
+    return fill_template("tally.md", lines=lines, not_executed=_NOT_EXECUTED, **full_scale_differences(judgements))
 
 
 def _split_by_author(judgements: Iterable[Judgement]) -> tuple[list[Judgement], list[Judgement], list[Judgement]]:
@@ -58,7 +57,7 @@ def _split_by_author(judgements: Iterable[Judgement]) -> tuple[list[Judgement], 
 def _count_verdicts(judgements: Iterable[Judgement]) -> str:
     """`✓ 99 held, ◐ 43 held in part`, best first."""
     found = Counter(one.verdict for one in judgements)
-    return ", ".join(f"{SIGNS[verdict]} {found[verdict]} {verdict}" for verdict in _BEST_FIRST if found[verdict])
+    return ", ".join(f"{SIGNS[verdict]} {found[verdict]} {verdict}" for verdict in SIGNS if found[verdict])
 
 
 def chapter_rows(

@@ -110,7 +110,7 @@ class ChapterExecutor(NamedTuple):
         result: the execution of a task that has ended.
         check: is called now and then, and raises an error if nothing more will come.
         jobs: chapters at a time, on this machine.
-        cores: among which the points of their grids are divided; 1, so undivided, with GPUs and on workers.
+        cores: shared by the chapters that run at a time, for their grids; 1 with GPUs and on workers.
     """
 
     submit: Callable[[Task], Future[Any]]
