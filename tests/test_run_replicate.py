@@ -108,7 +108,7 @@ def sentences(book):
     kept, found = replications.read(book), {}
     for name in book.chapters:
         code, claims = replications.cells_digest(book.notebook(name)), book.declarations(name).claims
-        told = ((one.id, replications.replication(kept[name], one, code=code)) for one in claims)
+        told = ((one.id, replications.replication(kept[name], one, cells=code)) for one in claims)
         found[name] = {id: one.sentence for id, one in told if one}
     return found
 
@@ -189,26 +189,26 @@ def test_what_a_claim_shows_and_how_it_is_marked_leave_its_replications_as_they_
 def test_runs_by_earlier_rules_are_counted_apart(declared, runs):
     now = [*runs([1, 10], [3, 30]), *runs([1, 10], verdict="undecided")]
     earlier = [*runs([1, 10], [1, 10], rule="replaced"), *runs([1, 10], rule="replaced before", verdict="undecided")]
-    found = replications.replication([*earlier, *now, {"claims": {}}], declared, code="today")
+    found = replications.replication([*earlier, *now, {"claims": {}}], declared, cells="today")
     assert found.brief == "2 of 3; with earlier rules 2 of 3"
     counts = "2 held, 1 undecided"
     assert found.sentence == f"Runs under today's declaration: {counts}. Runs under earlier declarations: {counts}."
-    assert replications.replication(now, declared, code="today").brief == "2 of 3"
-    before = replications.replication(earlier, declared, code="today")
+    assert replications.replication(now, declared, cells="today").brief == "2 of 3"
+    before = replications.replication(earlier, declared, cells="today")
     assert before.brief == "not yet repeated with today's rule; with earlier rules 2 of 3"
-    assert replications.replication([{"claims": {}}], declared, code="today") is None
+    assert replications.replication([{"claims": {}}], declared, cells="today") is None
 
 
 def test_runs_of_other_code_of_the_chapter_are_counted_and_said(declared, runs):
     given = [*runs([1, 10]), *runs([1, 10], [1, 10], code="before"), {"claims": runs([1, 10])[0]["claims"]}]
-    found = replications.replication(given, declared, code="today")
+    found = replications.replication(given, declared, cells="today")
     assert found.brief == "4 of 4"
     assert found.sentence == "Runs under today's declaration: 4 held. The chapter's code has changed since 3 of them."
 
 
 def test_the_distance_is_in_standard_deviations_of_the_nearest_comparison(declared, runs):
     def distances(*margins):
-        return replications.replication(runs(*margins), declared, code="today").distances
+        return replications.replication(runs(*margins), declared, cells="today").distances
 
     deviation = math.sqrt(2)  # of 1 and 3; that of 10 and 30 is ten times as large
     assert distances([1, 10], [3, 30]) == pytest.approx([1 / deviation, 3 / deviation])

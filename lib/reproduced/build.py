@@ -166,7 +166,7 @@ def _plan_line(plan: Plan) -> str:
     more = f" and {len(plan.changed) - 3} more" if len(plan.changed) > 3 else ""
     reasons["stale"] = f"executing, changed: {', '.join(plan.changed[:3])}{more}"
     # Verdicts do not depend on the kind of processor, so an execution on another one counts; last digits may.
-    elsewhere = f", from another processor ({plan.processor})" * (plan.processor != code_keys.processor())
+    elsewhere = f", from another processor ({plan.executed_on})" * (plan.executed_on != code_keys.processor())
     return f"  {plan.chapter}: {reasons.get(plan.state, f'up to date{elsewhere}')}"
 
 

@@ -144,7 +144,7 @@ def _claim_record(judgement: Judgement) -> dict[str, Any]:
     claim, values = judgement.claim, judgement.values
     margins = {word: [_finite(m) for m in rule.margins(values)] for word, rule in claim.rules.items() if values}
     return {
-        "rule": claim.rule_digest,
+        "rule": claim.rule_digest,  # not its text
         "verdict": judgement.verdict,
         "values": {name: measurements.to_columns(value) for name, value in values.items()},
         "margins": margins,

@@ -195,12 +195,12 @@ def read_ledgers(book: Book, notebooks: Mapping[str, NotebookNode]) -> dict[str,
             continue
         ledger = read_ledger(notebook, book.declarations(name))
         full_scale, source_links = read_full_scale(book, name), _source_links(book, name)
-        code = replications.cells_digest(notebook)
+        cells = replications.cells_digest(notebook)
         judgements = tuple(
             replace(
                 one,
                 chapter=chapters[name],
-                replication=replications.replication(runs[name], one.claim, code=code),
+                replication=replications.replication(runs[name], one.claim, cells=cells),
                 full_scale=full_scale.get(one.claim.id),
                 source_links=source_links.get(one.claim.id, {}),
             )

@@ -46,7 +46,7 @@ class Plan:
         files: those of the book in `depends_on`, by their names there.
         state: `fresh` if the executed notebook on disk has this key, `stale` if another, `failed` or `new`.
         changed: what differs from the execution on disk; empty unless stale.
-        processor: on which the execution on disk was made; "" if there is none.
+        executed_on: the processor on which the execution on disk was made; "" if there is none.
     """
 
     book: Book
@@ -61,7 +61,7 @@ class Plan:
     files: Mapping[str, Path]
     state: str
     changed: tuple[str, ...] = ()
-    processor: str = ""
+    executed_on: str = ""
 
 
 def make_plan(book: Book, chapter: str, parameters: Mapping[str, Any], *, device: str) -> Plan:
@@ -105,7 +105,7 @@ def make_plan(book: Book, chapter: str, parameters: Mapping[str, Any], *, device
         own,
         state,
         changed=tuple(differences(old["depends_on"], short)) if state == "stale" else (),
-        processor=old.get("processor", ""),
+        executed_on=old.get("processor", ""),
     )
 
 

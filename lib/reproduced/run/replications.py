@@ -127,7 +127,7 @@ def read(book: Book) -> dict[str, list[dict[str, Any]]]:
             found.setdefault(run["chapter"], []).append(run)
         for chapter in book.chapters:
             for claim in book.declarations(chapter).claims:
-                replication(found[chapter], claim, code="")
+                replication(found[chapter], claim, cells="")
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise UserError(f"{path.name} is not what `leakage replicate` writes; delete it, or get it back.") from error
     return found
@@ -143,15 +143,15 @@ def _runs_that_judged(runs: Sequence[Mapping[str, Any]], claim: Claim) -> list[M
     return [run for run in runs if claim.id in run["claims"]]
 
 
-def replication(runs: Sequence[Mapping[str, Any]], claim: Claim, *, code: str) -> Replication | None:
-    """What the runs of a chapter, whose code has the digest `code` today, say of a claim; None if none judged it."""
+def replication(runs: Sequence[Mapping[str, Any]], claim: Claim, *, cells: str) -> Replication | None:
+    """What the runs of a chapter, whose cells have the digest `cells` today, say of a claim; None if none judged it."""
     judging, current = _runs_that_judged(runs, claim), under_todays_declaration(runs, claim)
     if not judging:
         return None
     now = [run["claims"][claim.id] for run in current]
     verdicts = Counter(one["verdict"] for one in now)
     earlier = Counter(run["claims"][claim.id]["verdict"] for run in judging) - verdicts
-    older_code = sum(run.get("cells") != code for run in current)
+    older_code = sum(run.get("cells") != cells for run in current)
     return Replication(claim.expected, verdicts, earlier, _distances(now, claim), older_code)
 
 

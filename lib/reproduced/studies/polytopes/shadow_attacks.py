@@ -242,37 +242,37 @@ def attack_split(
         measure_signals(side, needed, rays, generator=stream(seed, f"rays/{split}/{name}", device))
         for name, side in pair._asdict().items()
     )
-    ways = {
+    directions = {
         "": (shadow, pair.shadow.member, target, pair.target.member),
         "/swapped": (target, pair.target.member, shadow, pair.shadow.member),
     }
     tasks: dict[tuple[str, str], AttackTask] = {}
-    for way, (known, member, asked, _) in ways.items():
+    for direction, (known, member, asked, _) in directions.items():
         for name in models:
             candidates = RAW_FEATURE_SETS if name == "NN" else sets
-            chosen = [key for key in candidates if not way or key in SWAPPED_FEATURE_SETS]
+            chosen = [key for key in candidates if not direction or key in SWAPPED_FEATURE_SETS]
             if chosen:
                 features = _features(chosen, known), member, _features(chosen, asked)
-                tasks[name, way] = AttackTask(name, *features, stream(seed, f"{name}/{split}{way}", device))
+                tasks[name, direction] = AttackTask(name, *features, stream(seed, f"{name}/{split}{direction}", device))
         if alone:
             features = _features(alone, known), member, _features(alone, asked)
-            draws = stream(seed, f"each ray/{split}{way}", device)
-            tasks["rays", way] = AttackTask("NN standardised", *features, draws)
+            draws = stream(seed, f"each ray/{split}{direction}", device)
+            tasks["rays", direction] = AttackTask("NN standardised", *features, draws)
     scores = dict(zip(tasks, attack_models.run_attack_models([*tasks.values()], settings=settings), strict=True))
     rates = (0.01,) if int((~pair.target.member).sum()) >= 100 else ()
     found, swapped = (
         {
             f"{name}: {key}": evaluate_scores(score, member=truth, rates=rates, threshold=0.0)
             for name in models
-            for key, score in scores.get((name, way), {}).items()
+            for key, score in scores.get((name, direction), {}).items()
         }
-        for way, (*_, truth) in ways.items()
+        for direction, (*_, truth) in directions.items()
     )
     for key in ("DeepFool", "correct") if "DeepFool" in needed else ("correct",):
         found[f"threshold: {key}"] = evaluate_scores(target[key].squeeze(1), member=pair.target.member, rates=rates)
     by_ray = [
-        [evaluate_scores(scores["rays", way][key], member=truth, threshold=0.0).accuracy for key in alone]
-        for way, (*_, truth) in ways.items()
+        [evaluate_scores(scores["rays", direction][key], member=truth, threshold=0.0).accuracy for key in alone]
+        for direction, (*_, truth) in directions.items()
     ]
     accuracy = torch.tensor(by_ray, dtype=DTYPE).mean(0).reshape(len(each_ray), rays.rays)
     return ShadowAttacks(pair.target.fit, found, swapped, accuracy)
@@ -300,7 +300,7 @@ def measure_signals(
         reach = deepfool(network, points)
         return torch.where(reach.isfinite(), reach, torch.where(reach.isfinite(), reach, 0.0).max())
 
-    ways: dict[str, Callable[[], Tensor]] = {
+    measures: dict[str, Callable[[], Tensor]] = {
         "top-3": lambda: posterior.top_posteriors(logits),
         "top-3 logits": lambda: posterior.top_logits(logits),
         "correct": lambda: posterior.correct(logits, side.labels)[:, None],
@@ -311,9 +311,9 @@ def measure_signals(
         "DeepFool": lambda: boundary()[:, None],
     }
     for signal in hyperedges.SIGNALS:
-        ways[signal] = partial(along, 0, signal)
-        ways |= {f"{signal}, ray {ray}": partial(along, ray, signal) for ray in range(rays.rays)}
-    return {name: ways[name]() for name in names}
+        measures[signal] = partial(along, 0, signal)
+        measures |= {f"{signal}, ray {ray}": partial(along, ray, signal) for ray in range(rays.rays)}
+    return {name: measures[name]() for name in names}
 
 
 class TreeSizes(NamedTuple):
