@@ -226,7 +226,7 @@ def _execution(task: Task, status: int, log: str, seconds: float) -> Execution:
     last = sum(cell.cell_type == "code" for cell in notebook.cells[:begun])
     if status:
         told = one_line(log.rstrip().rpartition("\n")[2]) if status > 0 else ""
-        error = told or f"its process ended with exit code {status}, see {task.log}"
+        error = told or f"its process ended with exit code {status}, see logs/{task.chapter}.log in the build folder"
     if error and code and not _first_error(notebook):  # a kernel that died could not say anything
         name, _, text = error.partition(": ")
         output = nbformat.v4.new_output("error", ename=name, evalue=text, traceback=[error])
