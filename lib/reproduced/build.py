@@ -174,9 +174,8 @@ def _gpus(device: str) -> list[str]:
     """Ids of the GPUs to hand out among chapters; none if the device is a processor or one particular GPU."""
     if device not in ("auto", "cuda") or runtime.pick_device(device).type != "cuda":
         return []
-    numbers = [str(number) for number in range(runtime.gpu_count())]
-    granted = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    return granted[: len(numbers)] if granted != [""] else numbers
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return visible.split(",") if visible else [str(number) for number in range(runtime.gpu_count())]
 
 
 def _collect(book: Book, notebooks: Mapping[str, NotebookNode]) -> dict[str, ChapterFindings]:

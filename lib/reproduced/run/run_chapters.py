@@ -200,15 +200,11 @@ def _run_process(task: Task, variables: Mapping[str, str], pipe: int) -> int:
         ).returncode
 
 
+@functools.cache
 def lifeline() -> int:
     """The standard input of a program that this module runs as a script: it ends when this process ends."""
-    return _pipe_of_this_process()[0]
-
-
-@functools.cache
-def _pipe_of_this_process() -> tuple[int, int]:
-    """A pipe into which nobody writes, kept open as long as this process lives."""
-    return os.pipe()
+    reading, _ = os.pipe()  # nobody writes into it; the other end stays open as long as this process lives
+    return reading
 
 
 def _execution(task: Task, status: int, log: str, seconds: float) -> Execution:
