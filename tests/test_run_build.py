@@ -178,7 +178,7 @@ def test_chapters_that_run_at_once_have_different_gpus(tmp_path, monkeypatch):
     places = dict.fromkeys(("folder", "build", "library", "target"), tmp_path)
     tasks = [Task(name, name, "{}", {}, **places, cell_seconds=60) for name in ("first", "second")]
     progress = Progress(io.StringIO())
-    with local_executor(2, progress, gpus=["0", "1"]) as executor:
+    with local_executor(2, gpus=["0", "1"]) as executor:
         assert len([*run_chapters.run_chapters(tasks, executor, progress)]) == 2
     assert sorted(found) == ["0", "1"]
 

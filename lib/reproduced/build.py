@@ -102,7 +102,6 @@ def open_executor(
     jobs: int | None,
     workers: int | None,
     cluster: str | None,
-    progress: Progress,
 ) -> Iterator[ChapterExecutor]:
     """What executes the chapters named: this process, so many workers on this machine, or those of a scheduler.
 
@@ -114,9 +113,8 @@ def open_executor(
     """
     if workers is None and cluster is None:
         gpus = _gpus(device)
-        with local_executor(
-            jobs or len(gpus) or cores(), progress, gpus=gpus, cores=1 if gpus else cores()
-        ) as executor:
+        jobs = jobs or len(gpus) or cores()
+        with local_executor(jobs, gpus=gpus, cores=1 if gpus else cores()) as executor:
             yield executor
         return
     from reproduced.run.cluster import chapter_needs, connect  # dask, only for its workers

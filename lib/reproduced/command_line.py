@@ -357,7 +357,7 @@ def build(options: argparse.Namespace) -> int:
     places = {"jobs": options.jobs, "workers": options.workers, "cluster": options.cluster}
     with (
         Progress() as progress,
-        building.open_executor(book, options.chapters, parameters["device"], **places, progress=progress) as executor,
+        building.open_executor(book, options.chapters, parameters["device"], **places) as executor,
     ):
         report = building.build(
             book,
@@ -396,7 +396,7 @@ def replicate(options: argparse.Namespace) -> int:
     places = {"jobs": options.jobs, "workers": options.workers, "cluster": options.cluster}
     with (
         Progress() as progress,
-        open_executor(book, options.chapters, str(STANDARD["device"]), **places, progress=progress) as executor,
+        open_executor(book, options.chapters, str(STANDARD["device"]), **places) as executor,
     ):
         faults = replicating.replicate(
             book, options.chapters, seeds=options.seeds, executor=executor, progress=progress

@@ -18,6 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import dask
 from distributed import Client, LocalCluster, get_worker
 from packaging.requirements import Requirement
 
@@ -37,6 +38,12 @@ _LOOK_SECONDS = 1.0  # between two looks at whether there are workers
 _RETRIES = 2  # how often dask repeats a call that raised an error; a chapter that fails raises none
 _LOG = 100_000  # characters of a chapter's log that come back
 _VERSIONS = "version of"
+# What dask measures of itself many times a second takes a twentieth of two cores from the chapters.
+_QUIET = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.system-monitor.interval": "5s",
+}
 Inventory = Mapping[str, Mapping[str, Any]]
 
 
@@ -105,7 +112,8 @@ class Cluster:
     def __init__(self, client: Client, *, is_local: bool) -> None:
         self._client: Any = client  # dask's annotations allow for coroutines, which only its asynchronous clients give
         self._is_local = is_local
-        self._workers: set[str] = set(self._client.nthreads())
+        threads: Mapping[str, int] = self._client.nthreads()
+        self._workers, self._threads = {*threads}, sum(threads.values())
         self._seen = time.monotonic()
 
     def check_workers(self, needs: Needs, library: Path = code_keys.LIB) -> None:
@@ -129,7 +137,7 @@ class Cluster:
             files = None if self._is_local else {name: path.read_bytes() for name, path in task.files.items()}
             return executor.submit(_run_there, task, files)
 
-        return ChapterExecutor(submit, _result, self._check)
+        return ChapterExecutor(submit, _result, self._check, jobs=self._threads)
 
     def measure_without(self, scores: Path, parts: Sequence[Sequence[int]], metrics: Sequence[str]) -> Sequence[Means]:
         """The means of an audit without each part of its models in turn."""
@@ -175,6 +183,8 @@ def connect(*, address: str | None, workers: int | None) -> Iterator[Cluster]:
         try:
             local: dict[str, Any] = {"n_workers": workers, "threads_per_worker": 1, "silence_logs": logging.CRITICAL}
             local |= {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "worker_dashboard_address": None}
+            local |= {"memory_limit": None}  # a chapter's memory is not the worker's
+            stack.enter_context(dask.config.set(_QUIET))
             scheduler = address or stack.enter_context(LocalCluster(**local))
             client = stack.enter_context(Client(scheduler, timeout=_ANSWER_SECONDS, set_as_default=False))
             client.wait_for_workers(1, timeout=_ANSWER_SECONDS)

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
@@ -106,10 +107,10 @@ class ChapterExecutor(NamedTuple):
     """What executes chapters: processes of this machine, or workers of a scheduler.
 
     Attributes:
-        submit: starts a task, or lets it wait for its turn.
+        submit: starts a task.
         result: the execution of a task that has ended.
         check: is called now and then, and raises an error if nothing more will come.
-        jobs: chapters at a time, on this machine.
+        jobs: chapters at a time.
         cores: shared by the chapters that run at a time, for their grids; 1 with GPUs and on workers.
     """
 
@@ -123,26 +124,32 @@ class ChapterExecutor(NamedTuple):
 def run_chapters(
     tasks: Iterable[Task], executor: ChapterExecutor, progress: "Progress"
 ) -> Iterator[tuple[Task, Execution]]:
-    """Execute the tasks, and give each back when it has ended; one that fails does not stop the others."""
-    futures = {executor.submit(task): task for task in tasks}
-    waiting = {*futures}
+    """Execute the tasks in their order, and give each back when it has ended; a failure does not stop the others."""
+    queue, running = iter(tasks), dict[Future[Any], Task]()
+
+    def begin(count: int) -> None:
+        for task in islice(queue, count):
+            progress.begin(task)
+            running[executor.submit(task)] = task
+
+    begin(executor.jobs)  # no more: dask would divide the others among its workers before it knows which is free first
     try:
-        while waiting:
-            ended, waiting = wait(waiting, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
-            for future in sorted(ended, key=[*futures].index):
-                task, execution = futures[future], executor.result(future)
+        while running:
+            ended = wait(running, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED).done
+            for future in [one for one in running if one in ended]:
+                task = running.pop(future)
+                execution = executor.result(future)
                 progress.end(task, execution)
+                begin(1)
                 yield task, execution
             executor.check()
     finally:
-        for future in waiting:
+        for future in running:
             future.cancel()
 
 
 @contextmanager
-def local_executor(
-    jobs: int, progress: "Progress", *, cores: int = 1, gpus: Sequence[str] = ()
-) -> Iterator[ChapterExecutor]:
+def local_executor(jobs: int, *, cores: int = 1, gpus: Sequence[str] = ()) -> Iterator[ChapterExecutor]:
     """Run `jobs` chapters at a time on this machine; each takes one of the GPUs, named as in CUDA_VISIBLE_DEVICES."""
     numbers, thread = queue.SimpleQueue[int](), threading.local()
     reading, writing = os.pipe()  # what reads from it ends when the writing end is closed
@@ -154,7 +161,6 @@ def local_executor(
         thread.variables = {"CUDA_VISIBLE_DEVICES": gpu} if gpu else {}
 
     def run(task: Task) -> Execution:
-        progress.begin(task)
         return run_chapter(task, thread.variables, pipe=reading)
 
     with ThreadPoolExecutor(jobs, initializer=begin) as threads:
