@@ -141,7 +141,6 @@ def test_whiskers_span_the_intervals():
     assert spans == [[[3, 0.25], [3, 1]], [[4, 1], [4, 2.5]]]
     assert ax.lines[0].get_ydata().tolist() == [0.5, 2]
     assert ax.lines[0].get_marker() == dots("exact")["marker"]
-    refused(lambda: whiskers(ax, [1, 2, 3], estimates, "exact"), r"`x` must have shape \(estimates\)")
 
 
 def test_a_histogram_shows_shares_and_puts_what_is_beyond_into_the_last_bin():
@@ -163,7 +162,6 @@ def test_a_curve_has_the_means_and_the_intervals_of_the_book():
     segments = ax.collections[0].get_segments()
     assert np.allclose([segment[:, 1] for segment in segments], [(one.low, one.high) for one in expected])
     assert ax.get_legend_handles_labels()[1] == ["ours"]
-    refused(lambda: curve(ax, [10], samples, "exact"), r"`x` must have shape \(samples\) with samples = 2")
 
 
 def test_a_heat_map_writes_its_numbers_from_the_lowest_row_up():
@@ -173,15 +171,12 @@ def test_a_heat_map_writes_its_numbers_from_the_lowest_row_up():
     assert [text.get_text() for text in ax.texts] == ["0.00", "0.50", "1.00", "0.25", "0.10", "0.20"]
     assert ax.get_ylim() == (0, 3)
     assert picture.axes[1].get_ylabel() == "share"
-    with pytest.raises(ValueError, match=r"`values` must have shape \(rows, columns\)"):
-        heat_map(ax, values, rows=["a"], columns=["x", "y"], label="share")
 
 
 @pytest.mark.parametrize("lost", [float("nan"), float("inf")])
 def test_a_curve_leaves_no_failed_run_out(lost):
     _, ax = figure()
     refused(lambda: curve(ax, [1, 2], [[1.0, 2.0, lost], [1.0, 2.0]], "exact"), "finite")
-    refused(lambda: curve(ax, [1, 1], [[1.0, 2.0], [1.0, 2.0]], "exact"), "`x` must be different")
 
 
 def two_triangles():

@@ -21,7 +21,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
-from leakage import arguments
 from reproduced.palette import QUANTITIES, colour, dots, line, look, shades, use_style
 from reproduced.plots import band, curve, heat_map, histogram, polygons, whiskers
 
@@ -61,7 +60,7 @@ def figure(
     sharex: bool | Literal["row", "col"] = False,
     sharey: bool | Literal["row", "col"] = False,
 ) -> tuple[Figure, Any]:
-    """A new figure in the book's look, with its axes.
+    """A new figure in the book's look, with its axes: one, a row or column of them, or a grid.
 
     Args:
         width: `text` for the text column; `wide` for the column with its margin, in a cell with the tag `full-width`.
@@ -69,17 +68,7 @@ def figure(
         panels: rows and columns.
         sharex: give all panels one horizontal axis, or those of a row or a column (`"row"`, `"col"`).
         sharey: the same for the vertical axis.
-
-    Returns:
-        The figure and its axes: one, a row or column of them, or a grid, as `panels` says.
-
-    Raises:
-        ValueError: if `width` is unknown, or `height` or a number of panels is not positive.
     """
-    arguments.check_choice("width", width, WIDTHS)
-    arguments.check_number("height", height, above=0)
-    for number in panels:
-        arguments.check_count("panels", number, least=1)
     use_style()
     new = Figure(figsize=(WIDTHS[width], height), layout="constrained")
     return new, new.subplots(*panels, sharex=sharex, sharey=sharey)
@@ -156,19 +145,8 @@ def frames(
         first: index of the picture that is shown until somebody moves the slider: the one that tells most.
 
     Raises:
-        ValueError: if there are fewer than two pictures, the numbers or sizes differ, a text is missing, or
-            `first` is no index of a picture.
+        ValueError: if the sizes of the pictures differ, or a text is missing.
     """
-    if len(pictures) < 2 or not len(pictures) == len(labels) == len(alts):
-        raise ValueError(
-            "`frames` needs at least two pictures, and as many `labels` and `alts`; "
-            f"got {len(pictures)}, {len(labels)} and {len(alts)}."
-        )
-    arguments.check_count("first", first, most=len(pictures) - 1)
-    texts = [("name", name), ("slider_label", slider_label), *((f"labels[{i}]", text) for i, text in enumerate(labels))]
-    for argument, text in texts:
-        if not text.strip():
-            raise ValueError(f"`{argument}` must say something, got {text!r}.")
     alts = [_check_alt(alt) for alt in alts]
     files = [png(picture, colours=_PALETTE) for picture in pictures]
     sizes = {Image.open(io.BytesIO(file)).size for file in files}

@@ -13,9 +13,6 @@ import matplotlib.colors
 import numpy as np
 from cycler import cycler
 
-from leakage import arguments
-
-_MOST_SHADES = 8
 _LIGHTEST_SHADE = 0.59  # of viridis: its contrast on white falls to 3 : 1 there
 
 
@@ -78,34 +75,26 @@ def use_style() -> None:
 
 
 def look(quantity: str) -> Look:
-    """The look of a quantity of the book.
-
-    Raises:
-        ValueError: if `quantity` is not in `QUANTITIES`; the message lists them.
-    """
-    return QUANTITIES[arguments.check_choice("quantity", quantity, QUANTITIES)]
+    """The look of a quantity of the book, one of `QUANTITIES`."""
+    return QUANTITIES[quantity]
 
 
 def colour(quantity: str) -> str:
-    """The colour of a quantity, as `#rrggbb`; errors as `look`."""
+    """The colour of a quantity, as `#rrggbb`."""
     return look(quantity).colour
 
 
 def line(quantity: str) -> dict[str, Any]:
-    """Arguments that draw a quantity as a line: `ax.plot(x, y, **line("theory"), label="theory")`; errors as `look`."""
+    """Arguments that draw a quantity as a line: `ax.plot(x, y, **line("theory"), label="theory")`."""
     return {"color": look(quantity).colour, "linestyle": look(quantity).dash}
 
 
 def dots(quantity: str) -> dict[str, Any]:
-    """Arguments that draw a quantity as markers: `ax.plot(x, y, **dots("published"))`; errors as `look`."""
+    """Arguments that draw a quantity as markers: `ax.plot(x, y, **dots("published"))`."""
     return {"color": look(quantity).colour, "marker": look(quantity).marker, "linestyle": "none"}
 
 
 def shades(count: int) -> list[str]:
-    """Colours for a family of curves, such as one for each penalty, from dark to light; all readable on white.
-
-    Raises:
-        ValueError: unless `count` is from 1 to 8; more cannot be told apart: show fewer curves, or a heat map.
-    """
-    steps = np.linspace(0, _LIGHTEST_SHADE, arguments.check_count("count", count, least=1, most=_MOST_SHADES))
+    """Colours for a family of at most eight curves, such as one for each penalty, from dark to light, on white."""
+    steps = np.linspace(0, _LIGHTEST_SHADE, count)
     return [matplotlib.colors.to_hex(shade) for shade in matplotlib.colormaps["viridis"](steps)]

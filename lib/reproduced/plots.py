@@ -14,21 +14,13 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from torch import Tensor
 
-from leakage import arguments
 from leakage.metrics.estimates import Estimate, mean_interval
 from reproduced.palette import colour, dots, line, look
 
 
 def band(ax: Axes, x: Any, low: Any, high: Any, quantity: str) -> None:
-    """Shade the range from `low` to `high` over `x` in the quantity's colour. Tensors on any device are welcome.
-
-    Raises:
-        ValueError: as `look`, or if `low` exceeds `high` somewhere.
-    """
-    x, low, high = (_array(values) for values in (x, low, high))
-    if bool((low > high).any()):
-        raise ValueError("`low` must not exceed `high`, got a band turned over; are they swapped?")
-    ax.fill_between(x, low, high, color=colour(quantity), alpha=0.2, linewidth=0)
+    """Shade the range from `low` to `high` over `x` in the quantity's colour."""
+    ax.fill_between(_array(x), _array(low), _array(high), color=colour(quantity), alpha=0.2, linewidth=0)
 
 
 def histogram(
@@ -36,21 +28,13 @@ def histogram(
 ) -> None:
     """Fill the histogram of the values in the quantity's colour; the outermost bins take all beyond them.
 
-    Args:
-        ax: the axes.
-        values: numbers in any shape.
-        edges: of the bins, ascending.
-        quantity: see `look`.
-        height: `proportion` of the values in each bin, or that over the width of the bin.
-
-    Raises:
-        ValueError: as `look`, or if there are no values, or one is NaN.
+    `height` is the proportion of the values in each bin, or that over the width of the bin. NaN is a `ValueError`.
     """
     import seaborn as sns
 
     values, edges = _array(values).ravel(), _array(edges)
-    if not values.size or bool(np.isnan(values).any()):
-        raise ValueError("`values` must be numbers, one at least.")
+    if bool(np.isnan(values).any()):  # seaborn would leave them out
+        raise ValueError("`values` must be numbers, one is NaN.")
     inside = np.clip(values, edges[0], np.nextafter(edges[-1], edges[0]))
     sns.histplot(
         x=inside,
@@ -71,27 +55,15 @@ def curve(
 ) -> None:
     """Draw the mean of each sample over `x`, joined by a line, with its interval (`estimates.mean_interval`, 95 %).
 
-    Args:
-        ax: the axes.
-        x: where each sample stands; different numbers.
-        samples: one sample of numbers for each `x`, of any sizes.
-        quantity: see `look`.
-        label: for the legend.
-
-    Raises:
-        ValueError: as `look` and `mean_interval`, or if there are not as many samples as different `x`.
+    The `x` are different numbers; the samples may have any sizes. A number that is not finite is a `ValueError`.
     """
     import seaborn as sns
 
-    x = _array(x)
-    arguments.check_tensor("x", torch.as_tensor(x), "samples", samples=len(samples))
-    if len(np.unique(x)) < len(x):
-        raise ValueError("`x` must be different numbers, one for each sample.")
     drawn = [_array(sample).ravel() for sample in samples]
     for sample in drawn:  # seaborn would leave out what is not finite
         _interval(sample)
     sns.lineplot(
-        x=np.repeat(x, [len(sample) for sample in drawn]),
+        x=np.repeat(_array(x), [len(sample) for sample in drawn]),
         y=np.concatenate(drawn),
         errorbar=_interval,
         err_style="bars",
@@ -121,25 +93,14 @@ def heat_map(
     label: str,
     form: str = ".2f",
 ) -> None:
-    """Colour a table of shares, each written in its cell, with a colour bar beside it; the first row is lowest.
+    """Colour a table of shares from 0 to 1, each written in its cell as `form` says; the first row is lowest.
 
-    Args:
-        ax: the axes.
-        values: the shares (rows, columns), from 0 to 1.
-        rows: what stands beside each row.
-        columns: what stands below each column.
-        label: of the colour bar: the quantity, with its unit.
-        form: how a number is written.
-
-    Raises:
-        ValueError: if there are not as many names as rows and columns.
+    A colour bar beside it has the label.
     """
     import seaborn as sns
 
-    values = _array(values)
-    arguments.check_tensor("values", torch.as_tensor(values), "rows columns", rows=len(rows), columns=len(columns))
     sns.heatmap(
-        values,
+        _array(values),
         vmin=0.0,
         vmax=1.0,
         cmap="viridis",
@@ -156,13 +117,8 @@ def heat_map(
 
 
 def whiskers(ax: Axes, x: Any, estimates: Sequence[Estimate], quantity: str, *, label: str | None = None) -> None:
-    """Draw estimates over `x` as the quantity's markers, each with its interval as a vertical line.
-
-    Raises:
-        ValueError: as `look`, or if there are not as many estimates as `x`.
-    """
+    """Draw estimates over `x` as the quantity's markers, each with its interval as a vertical line."""
     x = _array(x)
-    arguments.check_tensor("x", torch.as_tensor(x), "estimates", estimates=len(estimates))
     ax.vlines(x, [e.low for e in estimates], [e.high for e in estimates], color=colour(quantity), linewidth=1.6)
     ax.plot(x, [e.estimate for e in estimates], **dots(quantity), label=label)
 
@@ -176,7 +132,7 @@ def polygons(
     limits: tuple[float, float] | None = None,
     shades: str = "viridis",
 ) -> PolyCollection:
-    """Fill polygons by their values, and let the axes end where they do, in true proportion. Tensors are welcome.
+    """Fill polygons by their values, and let the axes end where they do, in true proportion.
 
     Args:
         ax: the axes.
@@ -188,19 +144,8 @@ def polygons(
 
     Returns:
         What was drawn, for a colour bar.
-
-    Raises:
-        ValueError: if there is no polygon, the numbers differ, or a polygon has fewer than three corners or more than
-            there are.
     """
     corners, sizes, heights = _array(vertices), _array(counts), _array(values)
-    if not len(corners) or not len(corners) == len(sizes) == len(heights):
-        raise ValueError(
-            "`vertices`, `counts` and `values` must be as many, and at least one; "
-            f"got {len(corners)}, {len(sizes)} and {len(heights)}."
-        )
-    if sizes.min() < 3 or sizes.max() > corners.shape[1]:
-        raise ValueError(f"`counts` must lie between 3 and {corners.shape[1]}, got {sizes.min()} to {sizes.max()}.")
     rings = [ring[:size] for ring, size in zip(corners, sizes, strict=True)]
     # Without a line of its own colour the page would shine through between two polygons.
     drawn = PolyCollection(rings, array=heights, cmap=shades, edgecolors="face", linewidths=0.3)
