@@ -51,11 +51,11 @@ def test_a_record_holds_verdict_measurements_and_run_and_is_plain_json(ledger, s
     assert json.loads(json.dumps(found, allow_nan=False)) == found
 
 
-def test_an_output_shows_the_verdict_in_sign_and_words_and_the_rule_as_mathematics(ledger, shown):
+def test_an_output_shows_the_verdict_in_sign_and_words_and_the_rule(ledger, shown):
     ledger().judge("t.one", x=FOUND)
     data, _ = shown[-1]
     assert data["text/plain"] == f"t.one ✓ held x 0.50 [0.40, 0.60]; rule: {RULE}"
-    rule = r"held if $\overline{\text{x}} < 2$; refuted if $\underline{\text{x}} > 2$"
+    rule = "held if `x.high < 2`; refuted if `x.low > 2`"
     assert data["text/markdown"] == f"**t.one** ✓ held: x 0.50 [0.40, 0.60]; {rule}"
 
 
@@ -149,7 +149,7 @@ def rows(table) -> list[list[str]]:
     return [[cell.strip() for cell in line.replace(r"\|", "¦").strip("|").split("|")] for line in lines]
 
 
-HOW = r"held if $\overline{\text{x}} < 2$; refuted if $\underline{\text{x}} > 2$. *x*: what is measured"
+HOW = "held if `x.high < 2`; refuted if `x.low > 2`. `x`: what is measured"
 
 
 def test_the_declared_claims_are_a_table_with_ours_apart(ledger):

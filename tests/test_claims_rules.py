@@ -84,26 +84,14 @@ REFUSED = {
     "a.low > b.low": "must compare with a number",
     "a.low > 2 ** 3 and a.low >": "not an expression",
     "a.real > 1": "cannot have 'a.real'",
-    "a.low.real > 1": "cannot have",
-    "a.low > 'x'": "cannot have",
     "a.low > True": "cannot have 'True'",
     "a.low > 1e999": "cannot have",
-    "a.low is 3": "cannot have",
     "a.low != 3": "cannot have",
-    "a.low in [3]": "cannot have",
-    "[a.low] == 1": "cannot have",
     "(a.low > 1) > 2": "must be a number",
-    "min(a.low > 1) > 2": "must be a number",
     "all(a.low) and a.low > 1": "must be a comparison",
-    "not a.low": "must be a comparison",
     "abs(a.low, b.low) > 1": "cannot have",
-    "min() > 1": "cannot have",
-    "sum(a.low) > 1": "cannot have",
     "min(a.low, key=1) > 1": "cannot have",
     "__import__('os').system('x') > 1": "cannot have",
-    "a.__class__ > 1": "cannot have",
-    "a.low > 1 if a.low > 2 else b.low > 1": "cannot have",
-    "a.low > 1; b.low > 1": "not an expression",
     "": "not an expression",
 }
 
@@ -130,35 +118,11 @@ def or_refused(make, *arguments):
 def test_any_text_is_a_rule_or_refused_in_one_line(text):
     read = or_refused(Rule, text)
     if isinstance(read, Rule):
-        assert "$$" not in read.markdown()
         read = or_refused(read, VALUES)
     assert isinstance(read, bool) or "\n" not in read
 
 
-# ── what a rule shows, and what its numbers do ──────────────────────────────────────────────────────────────────────
-
-
-SHOWN = {
-    "a.low > 0.7 and b.high <= 1e-12": r"LOW{a} > 0.7$ and $HIGH{b} \le 10^{-12}",
-    "wrong == 0": r"\text{wrong} = 0",
-    "a.low > 1 and (b.low > 2 or wrong > 3)": (
-        r"LOW{a} > 1$ and $\left(LOW{b} > 2 \text{ or } \text{wrong} > 3\right)"
-    ),
-    "a.low - (b.low - 2) < 3e-10": r"LOW{a} - \left(LOW{b} - 2\right) < 3 \cdot 10^{-10}",
-    "a.low - b.low - 2 < 3": "LOW{a} - LOW{b} - 2 < 3",
-    "(a.low + 1) * 2 ** 3 < 3": r"\left(LOW{a} + 1\right) \cdot 2^{3} < 3",
-    "abs(a.low - 1) < 3": r"\lvert LOW{a} - 1 \rvert < 3",
-    "all(a.low > 1)": r"\operatorname{all}(LOW{a} > 1)",
-    "min(a.low, b.low) > 1": r"\operatorname{min}(LOW{a}, LOW{b}) > 1",
-    "-a.low < 2 and not wrong == 1": r"-LOW{a} < 2$ and $\text{not } \text{wrong} = 1",
-}
-
-
-@pytest.mark.parametrize(("text", "latex"), SHOWN.items())
-def test_a_rule_shows_as_mathematics(text, latex):
-    for end, line in (("LOW", "underline"), ("HIGH", "overline")):
-        latex = re.sub(rf"{end}\{{(\w+)\}}", rf"\\{line}{{\\text{{\1}}}}", latex)
-    assert Rule(text).markdown() == f"${latex}$"
+# ── what the numbers of a rule do ───────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(

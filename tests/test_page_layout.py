@@ -105,12 +105,12 @@ def test_a_chip_says_what_its_claim_shows_and_marks_what_is_exact():
 def test_what_was_found_at_full_scale_stands_beside_it():
     other, agreed = (chip(replace(JUDGED, full_scale=replace(FULL, verdict=v))) for v in ("held", "held in part"))
     assert "*ours: about 1.00 [0.90, 1.10]; at full scale: ✓ held; the paper 1.05*" in other
-    assert "**At full scale.** ✓ held: *x* " in other
-    assert ("at full scale:" in agreed, "**At full scale.** ◐ held in part: *x* " in agreed) == (False, True)
+    assert "**At full scale.** ✓ held: `x` " in other
+    assert ("at full scale:" in agreed, "**At full scale.** ◐ held in part: `x` " in agreed) == (False, True)
     assert "full scale" not in chip(replace(JUDGED, full_scale=FullScale("held in part", {})))
     earlier = chip(replace(JUDGED, full_scale=replace(FULL, is_current=False)))
     assert "at full scale: ✓ held (by an earlier rule)" in earlier
-    assert "**At full scale.** ✓ held (by an earlier rule): *x* " in earlier
+    assert "**At full scale.** ✓ held (by an earlier rule): `x` " in earlier
     assert "at full scale: ✓ held" in chip(replace(JUDGED, verdict="not run", full_scale=FULL))
 
 

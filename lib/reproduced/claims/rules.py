@@ -1,4 +1,4 @@
-r"""Rules over named measurements: read once, checked, executed, and shown as the mathematics they are.
+"""Rules over named measurements: read once, checked, executed, and shown as they are written.
 
 A rule is a text such as `ridge.low > 0.7 and over_null.low > 0.1`. It compares numbers, and knows the names of the
 measurements, the ends `.low` and `.high` of their intervals, `.of` of a count, `+ - * /`, `**`, `and`, `or`, `not` and
@@ -20,20 +20,8 @@ import numpy as np
 from reproduced.claims import measurements
 from reproduced.claims.measurements import Measurement
 
-# What a rule may have, each with its LaTeX; a line below or above a name stands for the end of its interval.
-_ARITHMETIC = {
-    ast.Add: "{} + {}",
-    ast.Sub: "{} - {}",
-    ast.Mult: r"{} \cdot {}",
-    ast.Div: "{} / {}",
-    ast.Pow: "{}^{{{}}}",
-}
-_COMPARISONS = {ast.Lt: "<", ast.LtE: r"\le", ast.Gt: ">", ast.GtE: r"\ge", ast.Eq: "="}
-_ENDS = {"low": r"\underline{{{}}}", "high": r"\overline{{{}}}", "of": r"\#{}"}
-_JOINS = {ast.And: "and", ast.Or: "or"}
-# An operator stands in parentheses within one that binds more tightly.
-_TIGHTNESS = {ast.Or: 1, ast.And: 2, ast.Not: 3, ast.Compare: 4}
-_TIGHTNESS |= {ast.Add: 5, ast.Sub: 5, ast.Mult: 6, ast.Div: 6, ast.USub: 7, ast.Pow: 8}
+_ARITHMETIC = ast.Add | ast.Sub | ast.Mult | ast.Div | ast.Pow
+_COMPARISONS = ast.Lt | ast.LtE | ast.Gt | ast.GtE | ast.Eq
 _CALLS: dict[str, Callable[..., Any]] = {
     "abs": np.abs,
     "min": lambda *values: np.min(np.concatenate([np.ravel(value) for value in values])),
@@ -109,10 +97,6 @@ class Rule:
         left = iter(margins)
         return _combine(self._tree, lambda _: next(left))
 
-    def markdown(self) -> str:
-        r"""The rule as formulas in dollars with words between: `$\underline{\text{ridge}} > 0.7$ and $…$`."""
-        return _markdown(self._tree)
-
     def _numbers(self, values: Mapping[str, Measurement]) -> dict[str, Any]:
         """The numbers that the rule looks at, by name: `ridge.low`, `ridge.high`, `wrong`, `wrong.of`, …"""
         ends = [(name, *end) for name, measured in values.items() for end in measurements.ends(measured).items()]
@@ -160,15 +144,15 @@ def _parts(node: ast.AST) -> list[ast.expr]:
 def _check(node: ast.expr) -> type:
     """`bool` or `float`, which the expression is; a `ValueError` says what a rule cannot have."""
     match node:
-        case ast.Name(id=name) if name not in _CALLS and re.fullmatch(rf"\w+(\.({'|'.join(_ENDS)}))?", name):
+        case ast.Name(id=name) if name not in _CALLS and re.fullmatch(r"\w+(\.(low|high|of))?", name):
             return float
         case ast.Constant(value=int() | float() as number) if not isinstance(number, bool) and math.isfinite(number):
             return float
         case ast.UnaryOp(op=ast.USub()):
             wanted, found = float, float
-        case ast.BinOp(op=op) if type(op) in _ARITHMETIC:
+        case ast.BinOp(op=op) if isinstance(op, _ARITHMETIC):
             wanted, found = float, float
-        case ast.Compare(ops=ops) if all(type(op) in _COMPARISONS for op in ops):
+        case ast.Compare(ops=ops) if all(isinstance(op, _COMPARISONS) for op in ops):
             wanted, found = float, bool
         case ast.BoolOp() | ast.UnaryOp(op=ast.Not()):
             wanted, found = bool, bool
@@ -218,54 +202,3 @@ def _margin(comparison: ast.expr, evaluate: Callable[[ast.expr], Any]) -> Any:
                 found.append(0.5 - np.abs(more) if isinstance(op, ast.Eq) else more)
             return np.min(np.broadcast_arrays(*found), axis=0)
     raise AssertionError(f"no comparison: {ast.unparse(comparison)}")
-
-
-def _latex(node: ast.expr, binds: float = 0) -> str:
-    """An expression, in parentheses where its own operator binds no tighter than `binds`."""
-    own = _tightness(node)
-    match node:
-        case ast.BoolOp(op=op, values=parts):
-            text = rf" \text{{ {_JOINS[type(op)]} }} ".join(_latex(part, own) for part in parts)
-        case ast.UnaryOp(op=op, operand=part):
-            text = (r"\text{not } " if isinstance(op, ast.Not) else "-") + _latex(part, own)
-        case ast.Compare(left=first, ops=ops, comparators=others):
-            rest = (f" {_COMPARISONS[type(op)]} {_latex(part, own)}" for op, part in zip(ops, others, strict=True))
-            text = _latex(first, own) + "".join(rest)
-        case ast.BinOp(left=first, op=op, right=second):
-            # The second of two like operators is parted, the base of a power always, its exponent never.
-            least, most = (own, 0) if isinstance(op, ast.Pow) else (own - 1, own)
-            text = _ARITHMETIC[type(op)].format(_latex(first, least), _latex(second, most))
-        case ast.Call(func=ast.Name(id="abs"), args=[part]):
-            text = rf"\lvert {_latex(part)} \rvert"
-        case ast.Call(func=ast.Name(id=name), args=parts):
-            text = rf"\operatorname{{{name}}}({', '.join(map(_latex, parts))})"
-        case ast.Name(id=name):
-            name, _, end = name.partition(".")
-            text = _ENDS.get(end, "{}").format(rf"\text{{{name.replace('_', ' ')}}}")
-        case _:
-            text = _number_text(node.value)  # pyright: ignore[reportAttributeAccessIssue]
-    return rf"\left({text}\right)" if own <= binds else text
-
-
-def _markdown(node: ast.expr, binds: float = 0) -> str:
-    """An expression as `_latex` has it, between dollars; a text outside of parentheses says `and` and `or`.
-
-    No browser breaks the line within a formula, and a rule is often longer than a line.
-    """
-    own = _tightness(node)
-    if not isinstance(node, ast.BoolOp) or own <= binds:
-        return f"${_latex(node, binds)}$"
-    return f" {_JOINS[type(node.op)]} ".join(_markdown(part, own) for part in node.values)
-
-
-def _tightness(node: ast.expr) -> float:
-    return _TIGHTNESS.get(type(getattr(node, "op", node)), math.inf)
-
-
-def _number_text(value: float) -> str:
-    """`0.7`, and `10^{-12}` where a person would write a power."""
-    text = f"{value:.12g}"
-    if "e" not in text:
-        return text
-    digits, power = text.split("e")
-    return rf"10^{{{int(power)}}}" if digits == "1" else rf"{digits} \cdot 10^{{{int(power)}}}"

@@ -63,14 +63,14 @@ def verdict_text(verdict: str) -> str:
 
 
 def rule_text(claim: Claim) -> str:
-    """How a claim is judged: its rules as mathematics, and what each value in them is."""
-    values = "; ".join(f"*{name.replace('_', ' ')}*: {what}" for name, what in claim.values.items())
+    """How a claim is judged: its rules, and what each value in them is."""
+    values = "; ".join(f"`{name}`: {what}" for name, what in claim.values.items())
     return f"{rules_text(claim)}. {values}"
 
 
 def rules_text(claim: Claim) -> str:
-    """When a claim is held, held in part and refuted, as mathematics."""
-    return "; ".join(f"{word} if {rule.markdown()}" for word, rule in claim.rules.items())
+    """When a claim is held, held in part and refuted."""
+    return "; ".join(f"{word} if `{' '.join(rule.text.split())}`" for word, rule in claim.rules.items())
 
 
 def measured_text(judged: Mapping[str, Any], name: str) -> str:
