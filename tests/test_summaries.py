@@ -6,7 +6,7 @@ from reproduced.pages import summaries
 from reproduced.pages.ledgers import Chapter
 from small_book import TOY, judgement, ledger
 
-IDLE, FUTURE = (Chapter(name, name, number, "Is it?", "It is.") for number, name in (("2", "idle"), ("4", "future")))
+IDLE = Chapter("idle", "idle", "2", "Is it?", "It is.")
 CLAIMS = [
     judgement("t.no", "did not hold"),
     judgement("t.part", "held in part"),
@@ -27,30 +27,26 @@ def test_what_the_papers_say_and_what_is_ours_are_counted_apart():
     assert summaries.tally([]).strip() == "No chapter was executed for this copy of the book."
 
 
-def test_only_chapters_that_exist_are_links_and_the_others_are_in_preparation():
+def test_a_chapter_has_a_row_that_says_whether_it_was_executed():
     pictures = {"toy": "_generated/story/toy.png"}
-    rows = summaries.chapter_rows([TOY, IDLE, FUTURE], {"toy": ledger(*CLAIMS)}, ["toy", "idle"], pictures)
-    toy, idle, future = rows.split(":::::{div} chapter-row\n")[1:]
+    rows = summaries.chapter_rows([TOY, IDLE], {"toy": ledger(*CLAIMS)}, pictures)
+    toy, idle = rows.split(":::::{div} chapter-row\n")[1:]
     assert "**[3 · A toy](/toy)** Is it?\n\nIt is.\n" in toy
     assert "held" not in toy, "the page has the tally once, above the rows"
     assert toy.startswith("![It is.](_generated/story/toy.png)")
     assert "[2 · idle](/idle)" in idle
     assert "Not executed in this build." in idle
-    assert "**4 · future**" in future
-    assert "In preparation." in future
 
 
 def test_a_chapter_says_which_run_it_shows_and_another_page_names_all_runs_once():
     same = {"one": ledger(seconds=200), "two": ledger(seconds=100)}
     run = "profile ci, seed 0, CPU, 2 cores (x86_64 AVX2), commit aaaaaaaaaa"
-    assert summaries.origins(same) == {
-        "one": f"Executed in 3 min 20 s: {run}, 2026-01-02.",
-        "two": f"Executed in 1 min 40 s: {run}, 2026-01-02.",
-        "": f"Chapters executed in 5 min 0 s: {run}, 2026-01-02.",
-    }
+    found = summaries.origins(same)
+    for page, seconds in (("one", "3 min 20 s"), ("two", "1 min 40 s"), ("", "5 min 0 s")):
+        assert (seconds in found[page], found[page].count(run)) == (True, 1)
     mixed = summaries.origins(same | {"two": ledger(dirty=True)})
-    assert f"{run}, 2026-01-02; {run} with local changes, 2026-01-02." in mixed[""]
-    assert summaries.origins({}) == {"": "No chapter was executed for this copy of the book."}
+    assert mixed[""].count(run) == 2
+    assert "with local changes" in mixed[""]
 
 
 NEEDS = [("location",), ("location", "mnist"), ("location",), ("multi30k",), ("mnist",), ()]

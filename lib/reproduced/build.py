@@ -52,14 +52,8 @@ def build(
 ) -> Report:
     """Build the chapters named, all if none is, and the site around them.
 
-    Args:
-        book: what to build, and where.
-        names: chapters to execute; the others are shown as they were last executed, and make no fault.
-        parameters: profile, seed and device, checked.
-        executor: executes the chapters.
-        cell_seconds: the longest a cell may take; by default according to the profile.
-        rendered: whether to make the site, beyond its staged pages.
-        progress: told what happens.
+    Other chapters are shown as they were last executed, and make no fault. The `parameters` are checked. A cell may
+    take `cell_seconds`, by default according to the profile; unless `rendered`, pages are staged but not rendered.
 
     Raises:
         UserError: if the request or the book is wrong; nothing was changed then.
@@ -200,12 +194,12 @@ def _notes(plans: Mapping[str, Plan], answered: Sequence[str], notebooks: Mappin
 def _render(book: Book, *, strict: bool, progress: Progress) -> list[str]:
     """Make the site; its faults, if the book was complete enough for it to have none."""
     progress.say("  rendering")
-    result = render.render(book, strict=strict)
-    if result.status:
-        ending = f"jupyter-book ended with status {result.status}; its words are in {book.build}/logs/site.log"
-        return [*result.complaints[:_MOST_COMPLAINTS], ending]
-    if result.complaints:
-        progress.say(f"  {len(result.complaints)} warnings do not count, for chapters are missing")
+    status, complaints = render.render(book, strict=strict)
+    if status:
+        ending = f"jupyter-book ended with status {status}; its words are in {book.build}/logs/site.log"
+        return [*complaints[:_MOST_COMPLAINTS], ending]
+    if complaints:
+        progress.say(f"  {len(complaints)} warnings do not count, for chapters are missing")
     return []
 
 

@@ -161,8 +161,6 @@ def _add_parameters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profile", help=text)
     parser.add_argument("--seed", type=int, help="Seed of every random stream.  [default: 0]")
     parser.add_argument("--device", help="auto, cpu, cuda or cuda:N.  [default: auto]")
-    text = "The same, as a pair."
-    parser.add_argument("-p", "--parameter", dest="pairs", action="append", default=[], metavar="NAME=VALUE", help=text)
 
 
 def _add_workers(parser: argparse.ArgumentParser, *, jobs: bool = False) -> None:
@@ -381,7 +379,7 @@ def build(options: argparse.Namespace) -> int:
 def _parameters(options: argparse.Namespace) -> dict[str, Any]:
     from reproduced.run.book import parameters
 
-    return parameters({name: getattr(options, name) for name in ("profile", "seed", "device")}, options.pairs)
+    return parameters({name: getattr(options, name) for name in ("profile", "seed", "device")})
 
 
 def replicate(options: argparse.Namespace) -> int:

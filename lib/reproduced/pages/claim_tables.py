@@ -6,7 +6,6 @@ function from judgements to text.
 
 import csv
 import io
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -21,7 +20,6 @@ _REASONED = (DID_NOT_HOLD, IN_PART, UNDECIDED, NOT_RUN)  # verdicts whose reason
 _HEADS = {"verdict": "verdict", "chapter": "chapter", "kind": "kind", "claim": "claim", "paper": "the paper"}
 _HEADS |= {"ours": "ours", "again": "seeds", "needs": "needs", "full": "at full scale"}
 _SHOWN = 2  # values in a row; the others stand in its fold
-_STRIP = 180  # pixels between the two ends of a drawing of distances
 
 
 def scoreboard(judgements: Sequence[Judgement], absent: Iterable[str] = (), lacking: str = "") -> str:
@@ -49,7 +47,6 @@ def scoreboard(judgements: Sequence[Judgement], absent: Iterable[str] = (), lack
         earlier_runs=sum(one.earlier.total() for one in again),
         earlier_same=sum(one.earlier[one.expected] for one in again),
         heads={key: head for key, head in _HEADS.items() if not empty.get(key)},
-        strip_coordinates=_strip_coordinates,
         full_scale_value=_full_scale_value,
         shown_first=_shown_first,
         REASONED=_REASONED,
@@ -75,17 +72,6 @@ def _full_scale_value(judgement: Judgement) -> list[Measurement]:
     """The value at full scale that stands beside the verdict, else the first; none if nothing was measured."""
     values = judgement.full_scale.values if judgement.full_scale else {}
     return [values[name] for name in (judgement.claim.main_value_name, *values) if name in values][:1]
-
-
-def _strip_coordinates(distances: Iterable[float]) -> dict[str, Any] | None:
-    """Where the dots and the threshold of a strip of distances are, in pixels; None where nothing varies."""
-    finite = [one for one in distances if math.isfinite(one)]
-    if not finite:
-        return None
-    left, right = min(0.0, *finite), max(0.0, *finite)
-    scale = _STRIP / (right - left or 1)
-    places = [f"{10 + scale * (one - left):.0f}" for one in finite]
-    return {"dots": places, "threshold": f"{10 - scale * left:.0f}", "least": min(finite), "most": max(finite)}
 
 
 def scoreboard_csv(judgements: Iterable[Judgement]) -> str:

@@ -6,6 +6,7 @@ the pages say beside them: what a full-scale run and the runs at other seeds fou
 judged. Nothing here executes or writes.
 """
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from reproduced.claims.ledger import JUDGEMENT_KEY, missing_data_text
 from reproduced.claims.measurements import Measurement
 from reproduced.claims.texts import EARLIER_RULE, NOT_JUDGED, rule_text, verdict_text
 from reproduced.run import replications
-from reproduced.run.book import Book, UserError, read_json, read_mapping
+from reproduced.run.book import Book, UserError, read_mapping
 from reproduced.run.chapter_cache import ABSENT, EXECUTION_KEY, PROVENANCE
 from reproduced.run.replications import Replication
 
@@ -291,7 +292,7 @@ def read_full_scale(book: Book, chapter: str) -> dict[str, FullScale]:
     try:
         return {
             one["id"]: FullScale(one["verdict"], _values(one), one["rule_digest"] == today.get(one["id"]))
-            for one in read_json(path)["claims"]
+            for one in json.loads(path.read_text("utf-8"))["claims"]
         }
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise UserError(f"{path.name} is not what `leakage record` writes; delete it, or get it back.") from error

@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import jupytext
@@ -48,14 +47,6 @@ _INSTEAD = (
     "Captions and sentences about these data describe a build that has them; where a figure or table names other data "
     "in their place, it shows those, and no claim is judged by it."
 )
-
-
-@dataclass(frozen=True)
-class Rendered:
-    """How rendering ended: the exit status of jupyter-book and the lines in which it complains."""
-
-    status: int
-    complaints: tuple[str, ...]
 
 
 def check(book: Book) -> None:
@@ -204,7 +195,7 @@ def generate(book: Book, ledgers: Mapping[str, ChapterFindings]) -> dict[str, st
         "claims.csv": claim_tables.scoreboard_csv(judgements),
         "wrong_papers.md": claim_tables.wrong_papers(judgements),
         "tally.md": summaries.tally(judgements),
-        "chapters.md": summaries.chapter_rows(planned, ledgers, book.chapters, pictures),
+        "chapters.md": summaries.chapter_rows(planned, ledgers, pictures),
         "last_lines.md": summaries.last_lines(judgements),
         "status.md": summaries.status(ledgers),
     }
@@ -216,8 +207,11 @@ def generate(book: Book, ledgers: Mapping[str, ChapterFindings]) -> dict[str, st
     return texts
 
 
-def render(book: Book, *, strict: bool) -> Rendered:
-    """Render the staged tree from nothing; if `strict`, warnings count as errors, but the site is made all the same."""
+def render(book: Book, *, strict: bool) -> tuple[int, list[str]]:
+    """Render the staged tree from nothing: the exit status of jupyter-book, and the lines in which it complains.
+
+    If `strict`, warnings count as errors, but the site is made all the same.
+    """
     output = book.build / "site"
     shutil.rmtree(output, ignore_errors=True)
     command: Sequence[str | Path] = [
@@ -232,4 +226,4 @@ def render(book: Book, *, strict: bool) -> Rendered:
     lines = _COLOUR.sub("", f"{process.stdout}\n{process.stderr}").splitlines()
     write_text(book.build / "logs" / "site.log", "\n".join(lines) + "\n")
     complaints = dict.fromkeys(line.strip() for line in lines if _WARNING.search(line))
-    return Rendered(process.returncode, tuple(complaints))
+    return process.returncode, [*complaints]

@@ -92,8 +92,11 @@ class ClaimDirective(SphinxDirective):
         return links
 
 
-class FoldSections(SphinxPostTransform):
-    """Turn each section that begins with `FOLD_COMMENT` into a fold, once its numbers and links are settled."""
+class Folds(SphinxPostTransform):
+    """Fold sections that begin with `FOLD_COMMENT`, and functions and classes, once numbers and links are settled.
+
+    Of a function or class its name and what it is are seen; its signature and the rest open.
+    """
 
     default_priority = 900
     formats = ("html",)
@@ -105,15 +108,6 @@ class FoldSections(SphinxPostTransform):
                 folded = Details("", Summary("", *title.children), *rest, classes=["fold"])
                 folded["ids"] = section["ids"]
                 section.replace_self(folded)
-
-
-class FoldNames(SphinxPostTransform):
-    """Fold the entry of each function and class: its name and what it is are seen, its signature and the rest open."""
-
-    default_priority = 900
-    formats = ("html",)
-
-    def run(self, **_: Any) -> None:
         for entry in list(self.document.findall(addnodes.desc)):
             if entry["domain"] == "py" and not isinstance(entry.parent, addnodes.desc_content):
                 entry.replace_self(_fold_entry(entry))
@@ -286,8 +280,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_node(Details, html=_tag("details"))
     app.add_node(Summary, html=_tag("summary"))
     app.add_directive("claim", ClaimDirective)
-    app.add_post_transform(FoldSections)
-    app.add_post_transform(FoldNames)
+    app.add_post_transform(Folds)
     app.connect("config-inited", _set_repository, priority=_BEFORE_THE_PARSER)
     app.connect("doctree-read", _load_mathjax)
     app.connect("doctree-read", _remove_folds_from_contents, priority=_CONTENTS_ARE_DONE)

@@ -5,7 +5,7 @@ Claims of the papers and findings of this book are counted apart. Everything her
 
 import textwrap
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from leakage.data import datasets
 from reproduced.claims.declarations import KINDS, NOT_RUN
@@ -21,12 +21,9 @@ _NOT_EXECUTED = "No chapter was executed for this copy of the book."
 
 def verdict_counts(judgements: Iterable[Judgement]) -> str:
     """`theorems: ✓ 20 held, ◐ 3 held in part; ours: ✓ 2 held`, leaving out kinds and verdicts that no claim has."""
-    found = Counter((one.claim.kind, one.verdict) for one in judgements)
-    kinds = {
-        kind: [f"{sign} {number} {verdict}" for verdict, sign in SIGNS.items() if (number := found[kind, verdict])]
-        for kind in KINDS
-    }
-    return "; ".join(f"{_PLURALS.get(kind, kind + 's')}: {', '.join(told)}" for kind, told in kinds.items() if told)
+    given = list(judgements)
+    kinds = {kind: [one for one in given if one.claim.kind == kind] for kind in KINDS}
+    return "; ".join(f"{_PLURALS.get(kind, kind + 's')}: {_count_verdicts(of)}" for kind, of in kinds.items() if of)
 
 
 def tally(judgements: Sequence[Judgement]) -> str:
@@ -61,24 +58,10 @@ def _count_verdicts(judgements: Iterable[Judgement]) -> str:
 
 
 def chapter_rows(
-    chapters: Iterable[Chapter],
-    ledgers: Mapping[str, ChapterFindings],
-    written: Collection[str],
-    pictures: Mapping[str, str],
+    chapters: Iterable[Chapter], ledgers: Mapping[str, ChapterFindings], pictures: Mapping[str, str]
 ) -> str:
-    """A row for each planned chapter: picture, question, answer and paper; only `written` ones are links."""
-    rows = [
-        {"chapter": chapter, "state": _state(is_executed=chapter.name in ledgers, is_written=chapter.name in written)}
-        for chapter in chapters
-    ]
-    return fill_template("chapters.md", rows=rows, written=written, pictures=pictures)
-
-
-def _state(*, is_executed: bool, is_written: bool) -> str:
-    """What a reader must know of a chapter without results."""
-    if is_executed:
-        return ""
-    return "Not executed in this build." if is_written else "In preparation."
+    """A row for each chapter: picture, question, answer and paper."""
+    return fill_template("chapters.md", chapters=list(chapters), ledgers=ledgers, pictures=pictures)
 
 
 def status(ledgers: Mapping[str, ChapterFindings]) -> str:

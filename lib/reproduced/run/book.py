@@ -6,7 +6,6 @@ Whatever is wrong with a request or with the book is a `UserError`, raised befor
 import ast
 import json
 import os
-import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -166,26 +165,13 @@ def defaults(notebook: NotebookNode, chapter: str) -> dict[str, Any]:
         raise UserError(f"book/{chapter}.md: the `parameters` cell may only assign plain values ({error}).") from error
 
 
-def parameters(options: Mapping[str, Any], pairs: Iterable[str]) -> dict[str, Any]:
-    """Check the options `profile`, `seed`, `device` (`None` if not given) and the pairs NAME=VALUE; fill in defaults.
+def parameters(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Check the options `profile`, `seed`, `device` (`None` if not given) and fill in defaults.
 
     Raises:
         UserError: naming the parameter, the rule and the value received.
     """
-    given = {name: value for name, value in options.items() if value is not None}
-    for pair in pairs:
-        name, equals, text = pair.partition("=")
-        if not equals:
-            raise UserError(f"a parameter is written NAME=VALUE; got {arguments.shown(pair)}.")
-        if name not in STANDARD:
-            raise UserError(
-                f"{arguments.shown(name)} is no parameter of the chapters; the parameters are: {', '.join(STANDARD)}."
-            )
-        if name in given:
-            raise UserError(f"`{name}` is given twice.")
-        is_number = isinstance(STANDARD[name], int) and re.fullmatch("[+-]?[0-9]{1,20}", text)
-        given[name] = int(text) if is_number else text
-    chosen = STANDARD | given
+    chosen = STANDARD | {name: value for name, value in options.items() if value is not None}
     try:
         runtime.check_profile(chosen["profile"])
         runtime.check_seed(chosen["seed"])
@@ -197,21 +183,6 @@ def parameters(options: Mapping[str, Any], pairs: Iterable[str]) -> dict[str, An
 
 def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The content of a JSON file, which must be a mapping; a `UserError` if it is none."""
-    try:
-        content = json.loads(path.read_text("utf-8"), parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path.name} is not JSON: {error}.") from error
-    if not isinstance(content, dict):
-        raise UserError(f"{path.name} must be a mapping; got {arguments.shown(content)}.")
-    return content
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
 
 
 def read_mapping(path: Path) -> dict[str, Any]:

@@ -36,42 +36,27 @@ _TOOLS = ("torch", "numpy", "scipy", "scikit-learn", "matplotlib", "papermill", 
 
 @dataclass(frozen=True)
 class Plan:
-    """One chapter, ready to be executed into the build folder of `book`.
-
-    Attributes:
-        key: digest of everything in `depends_on`.
-        depends_on: files, data, parameters and environment, each by a short digest or value.
-        data: checksum of each declared data set, or `ABSENT`.
-        declared: the claims as they were when this was planned.
-        files: those of the book in `depends_on`, by their names there.
-        state: `fresh` if the executed notebook on disk has this key, `stale` if another, `failed` or `new`.
-        changed: what differs from the execution on disk; empty unless stale.
-        executed_on: the processor on which the execution on disk was made; "" if there is none.
-    """
+    """One chapter, ready to be executed into the build folder of `book`."""
 
     book: Book
     chapter: str
     notebook: NotebookNode
     parameters: Mapping[str, Any]
     target: Path
-    key: str
-    depends_on: Mapping[str, Any]
-    data: Mapping[str, str]
-    declared: Declarations
-    files: Mapping[str, Path]
-    state: str
-    changed: tuple[str, ...] = ()
-    executed_on: str = ""
+    key: str  # digest of everything in `depends_on`
+    depends_on: Mapping[str, Any]  # files, data, parameters and environment, each by a short digest or value
+    data: Mapping[str, str]  # checksum of each declared data set, or `ABSENT`
+    declared: Declarations  # the claims as they were when this was planned
+    files: Mapping[str, Path]  # those of the book in `depends_on`, by their names there
+    state: str  # `fresh` if the executed notebook on disk has this key, `stale` if another, `failed` or `new`
+    changed: tuple[str, ...] = ()  # what differs from the execution on disk; empty unless stale
+    executed_on: str = ""  # the processor of the execution on disk, if there is one
 
 
 def make_plan(book: Book, chapter: str, parameters: Mapping[str, Any], *, device: str) -> Plan:
     """Find out what the chapter depends on and compare it with the execution on disk, if there is one.
 
-    Args:
-        book: where everything lies.
-        chapter: its name.
-        parameters: all of them, checked.
-        device: the kind of device that `parameters["device"]` means here.
+    The parameters are complete and checked; `device` is the kind of device that `parameters["device"]` means here.
     """
     code_keys.file_digest.cache_clear()  # files are edited between two plans
     notebook, declared = book.notebook(chapter), book.declarations(chapter)
@@ -143,11 +128,7 @@ def run_plans(
 ) -> Iterator[tuple[Plan, Execution]]:
     """Execute plans and put each notebook in its place when it ends; a plan that could not run gets no notebook.
 
-    Args:
-        plans: by the names under which people are told of them.
-        executor: executes the chapters.
-        cell_seconds: the longest a cell may take.
-        progress: told what happens.
+    The names of the plans are those under which people are told of them.
     """
     first = next(iter(plans.values()), None)  # all are of one book and one device
     origin = execution_provenance(first.book, first.parameters["device"]) if first else {}

@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import dask
+from dask import config
 from distributed import Client, LocalCluster, get_worker
 from packaging.requirements import Requirement
 
@@ -184,7 +184,7 @@ def connect(*, address: str | None, workers: int | None) -> Iterator[Cluster]:
             local: dict[str, Any] = {"n_workers": workers, "threads_per_worker": 1, "silence_logs": logging.CRITICAL}
             local |= {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "worker_dashboard_address": None}
             local |= {"memory_limit": None}  # a chapter's memory is not the worker's
-            stack.enter_context(dask.config.set(_QUIET))
+            stack.enter_context(config.set(_QUIET))
             scheduler = address or stack.enter_context(LocalCluster(**local))
             client = stack.enter_context(Client(scheduler, timeout=_ANSWER_SECONDS, set_as_default=False))
             client.wait_for_workers(1, timeout=_ANSWER_SECONDS)

@@ -63,9 +63,7 @@ def fetch_named(names: Iterable[str]) -> Iterator[Line]:
 def fetch_needed(root: Path | None, *, hurried: bool) -> Iterator[Line]:
     """Fetch those of `needed_datasets` that are absent; name damaged files.
 
-    Args:
-        root: the book, or a folder in it; by default the current one.
-        hurried: for a build: say nothing of what is here, and give up soon where there is no network.
+    If `hurried`, for a build, say nothing of what is here, and give up soon where there is no network.
     """
     try:
         names = needed_datasets(root)

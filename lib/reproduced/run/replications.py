@@ -71,6 +71,13 @@ class Replication:
         earlier = f"Runs under earlier declarations: {_list_counts(self.earlier)}." if self.earlier else ""
         return " ".join(filter(None, (now, since, earlier)))
 
+    @property
+    def distances_text(self) -> str:
+        """`At 10 seeds 1.5 to 4.2 standard deviations from the threshold.`; "" where nothing varies."""
+        finite = [one for one in self.distances if math.isfinite(one)]
+        ends = f"{min(finite):.1f} to {max(finite):.1f}" if finite else ""
+        return ends and f"At {len(finite)} seeds {ends} standard deviations from the threshold."
+
 
 def _list_counts(counts: Counter[str]) -> str:
     return ", ".join(f"{number} {verdict}" for verdict, number in counts.most_common())

@@ -104,21 +104,13 @@ class Execution:
 
 
 class ChapterExecutor(NamedTuple):
-    """What executes chapters: processes of this machine, or workers of a scheduler.
+    """What executes chapters: processes of this machine, or workers of a scheduler."""
 
-    Attributes:
-        submit: starts a task.
-        result: the execution of a task that has ended.
-        check: is called now and then, and raises an error if nothing more will come.
-        jobs: chapters at a time.
-        cores: shared by the chapters that run at a time, for their grids; 1 with GPUs and on workers.
-    """
-
-    submit: Callable[[Task], Future[Any]]
-    result: Callable[[Future[Any]], Execution] = Future.result
-    check: Callable[[], None] = lambda: None
-    jobs: int = 1
-    cores: int = 1
+    submit: Callable[[Task], Future[Any]]  # starts a task
+    result: Callable[[Future[Any]], Execution] = Future.result  # the execution of a task that has ended
+    check: Callable[[], None] = lambda: None  # called now and then; raises an error if nothing more will come
+    jobs: int = 1  # chapters at a time
+    cores: int = 1  # shared by the chapters that run at a time, for their grids; 1 with GPUs and on workers
 
 
 def run_chapters(
@@ -175,12 +167,9 @@ def local_executor(jobs: int, *, cores: int = 1, gpus: Sequence[str] = ()) -> It
 
 
 def run_chapter(task: Task, variables: Mapping[str, str] | None = None, *, pipe: int | None = None) -> Execution:
-    """Execute one chapter in a process of its own.
+    """Execute one chapter in a process of its own, with `variables` of its environment besides `kernel_variables`.
 
-    Args:
-        task: the chapter.
-        variables: of its environment, besides `kernel_variables`.
-        pipe: to read from, at whose end the process ends; by default that of `lifeline`.
+    The process ends when the `pipe`, by default that of `lifeline`, has no writer any more.
     """
     began = time.monotonic()
     variables = kernel_variables(library=task.library, build=task.build) | dict(variables or {})

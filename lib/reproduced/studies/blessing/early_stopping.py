@@ -21,7 +21,7 @@ from leakage.metrics.scores import FPRS, rates
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.trainers import ensembles
-from leakage.trainers.ensembles import Ensemble, Examples, MlpEnsemble, Recipe, Recorder
+from leakage.trainers.ensembles import Ensemble, Examples, MlpEnsemble, Recipe
 from reproduced.runtime import stream
 from reproduced.statistics import rank_correlation
 
@@ -154,7 +154,12 @@ def record_training(
     `parts` cuts each epoch into so many, and `epochs` are multiples of `1 / parts`. Steps stay the same if each part
     has whole batches.
     """
-    recorder = Recorder(lambda seen: measure_losses(seen, pool, validation)._asdict())
+    passed, found = [], []
+
+    def record(part: int, seen: Ensemble) -> None:
+        passed.append(part)
+        found.append(measure_losses(seen, pool, validation))
+
     orders = [ensembles.shuffle_rows(pairs.rows, generator=generator) for _ in range(recipe.epochs)]
     ensembles.train(
         networks,
@@ -163,12 +168,12 @@ def record_training(
         replace(recipe, epochs=parts * recipe.epochs),
         generator=generator,
         orders=[part for order in orders for part in order.chunk(parts, -1)],
-        observe=recorder,
+        observe=record,
         observed_epochs=[round(parts * epoch) for epoch in epochs],
     )
-    found = recorder.stack()
-    when = found.pop("epochs") / parts
-    return Trajectory(NetworkLosses(**found), pairs.member, pairs.partner, when)
+    recorded = NetworkLosses(*(torch.stack(each) for each in zip(*found, strict=True)))
+    when = torch.tensor(passed, device=recorded.losses.device) / parts
+    return Trajectory(recorded, pairs.member, pairs.partner, when)
 
 
 def audit_losses(

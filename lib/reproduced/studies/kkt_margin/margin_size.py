@@ -8,7 +8,7 @@ import math
 
 import torch
 from jaxtyping import Float
-from scipy import special
+from scipy import optimize, special
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
@@ -30,13 +30,8 @@ def least_margin(loss: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
 
 def least_margin_by_bisection(loss: float) -> float:
     r"""`least_margin`, as the solution of $\ell(m) = 2\, \text{loss}$."""
-    low, high = 0.0, 1.0
-    while 0.5 * math.log1p(math.exp(-high)) > loss:
-        high *= 2
-    while high - low > 1e-12 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if 0.5 * math.log1p(math.exp(-middle)) > loss else (low, middle)
-    return high
+    found = optimize.root_scalar(lambda m: 0.5 * math.log1p(math.exp(-m)) - loss, bracket=(0, 700), method="bisect")
+    return float(found.root)
 
 
 def printed_least_margin(loss: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
