@@ -102,7 +102,7 @@ def imported_files(source: str, *, lib: Path = LIB) -> set[Path]:
     `leakage` itself offers, a star or relative import, `import_module`, text that is not Python) all files count. The
     modules that build the book (`_BUILDERS`) never count: no result depends on them.
     """
-    modules = _modules(lib)
+    modules = find_modules(lib)
     offered = {f"leakage.{name}" for name in _PUBLIC_NAMES}
     found: set[str] = set()
     pending: list[str | bytes] = [source]
@@ -119,7 +119,7 @@ def imported_files(source: str, *, lib: Path = LIB) -> set[Path]:
     return files | {path for path in beside if path.suffix not in (".py", ".pyc") and not path.name.startswith(".")}
 
 
-def _modules(lib: Path) -> dict[str, Path]:
+def find_modules(lib: Path) -> dict[str, Path]:
     """Dotted name → file of all modules on which results may depend."""
     paths = (path for package in PACKAGES for path in (lib / package).rglob("*.py"))
     named = {".".join(path.relative_to(lib).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}

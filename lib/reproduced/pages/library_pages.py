@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from leakage.store import PACKAGES
-from reproduced.code_keys import imported_files
+from reproduced.code_keys import find_modules, imported_files
 from reproduced.pages.jinja_environment import fill_template
 
 PAGE = "library"  # the page of the book below which these stand
@@ -26,12 +26,6 @@ _SECTION = re.compile(r"^(Args|Attributes|Returns|Yields|Raises):\n((?: +.*(?:\n
 _FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"(?<![`}])`([A-Za-z_][\w.]*)`(?!`)")
 _Entry = ast.FunctionDef | ast.ClassDef
-
-
-def find_modules(package: Path) -> dict[str, Path]:
-    """Dotted path → file of every module of a package, in order; the package itself comes first."""
-    found = {path.relative_to(package.parent).with_suffix("").parts: path for path in package.rglob("*.py")}
-    return {".".join(parts).removesuffix(".__init__"): path for parts, path in sorted(found.items())}
 
 
 def parse(source: str) -> ast.Module:
@@ -94,11 +88,9 @@ class Library:
 
     @cached_property
     def modules(self) -> dict[str, Path]:
-        """Dotted path → file of every module that has a place here."""
-        found = {name: path for package in PACKAGES for name, path in find_modules(self.lib / package).items()}
-        return {
-            name: path for name, path in found.items() if _is_below(name, _LIBRARY) or _is_below(name, _EXPERIMENTS)
-        }
+        """Dotted path → file of every module that has a place here, in order; a package comes before its modules."""
+        found = sorted(find_modules(self.lib).items())
+        return {name: path for name, path in found if _is_below(name, _LIBRARY) or _is_below(name, _EXPERIMENTS)}
 
     @cached_property
     def names(self) -> dict[str, ast.Module | _Entry]:
