@@ -120,10 +120,7 @@ def check_number(
     finite: bool = True,
 ) -> float:
     """A `float` in this range, without NaN, from a real number of Python, NumPy or PyTorch."""
-    try:
-        number = float(value) if _is_real(value) else math.nan
-    except OverflowError:
-        number = math.nan
+    number = float(value) if _is_real(value) else math.nan
     inside = (
         least <= number <= most and (number > above or above == -math.inf) and (number < below or below == math.inf)
     )
@@ -143,11 +140,7 @@ def check_choice(name: str, value: Any, known: Iterable[str]) -> str:
 
 def shown(value: Any) -> str:
     """`value` as a message repeats it: its `repr`, with the middle left out where it is long."""
-    try:
-        text = repr(value)
-    except ValueError:  # Python writes no integer of more than 4,300 digits
-        text = f"a {type(value).__name__} that is too long to write"
-    return shorten(text, _LONGEST_VALUE)
+    return shorten(repr(value), _LONGEST_VALUE)
 
 
 def shorten(text: str, most: int) -> str:

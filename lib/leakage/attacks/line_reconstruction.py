@@ -108,7 +108,7 @@ def point_from_margin(model: TwoLayer, margin: float) -> Float[Tensor, " d"]:
     Source: Smorodinsky et al., Theorem 4.1 (on the line). Its argument needs a slope, so it does not apply to the
     training point 0, whose network is constant.
     """
-    weights, bias, output = _single_neuron(model)
+    (weights,), (bias,), (output,) = model.weights, model.biases, model.outputs
     largest = weights.abs().max()
     unit = weights / largest  # whose square neither overflows nor vanishes
     return (margin / output.abs() - bias) / largest * (unit / unit.square().sum())
@@ -120,14 +120,8 @@ def point_from_ratio(model: TwoLayer) -> Float[Tensor, " d"]:
     At a KKT point (w, b) is a multiple of (x, 1), whatever the dimension, and b is not 0. This is ours, not the
     paper's.
     """
-    weights, bias, _ = _single_neuron(model)
+    (weights,), (bias,) = model.weights, model.biases
     return weights / bias
-
-
-def _single_neuron(model: TwoLayer) -> tuple[Tensor, Tensor, Tensor]:
-    if model.outputs.shape != (1,):
-        raise ValueError(f"`model` must have one neuron, got outputs of shape {tuple(model.outputs.shape)}.")
-    return model.weights[0], model.biases[0], model.outputs[0]
 
 
 def _merge(candidates: Tensor, distance: float) -> Tensor:

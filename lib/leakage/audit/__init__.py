@@ -31,15 +31,16 @@ from typing import Any
 
 from leakage.audit.epsilon import canaries_for, of_trials, one_run
 from leakage.audit.gates import Gate
+from leakage.audit.inputs import inputs_from_models, validate_inputs
 from leakage.audit.result import Audit
+from leakage.audit.run import run_audit
+from leakage.audit.training import train_clones, train_modules
+from leakage.metrics.scores import FPRS
 
 __all__ = [
     "FPRS", "Audit", "Gate", "canaries_for", "of_losses", "of_models", "of_module", "of_sklearn", "of_trials",
     "one_run",
 ]  # fmt: skip
-
-FPRS = (0.01, 0.001)
-"""The false positive rates at which true positive rates are given."""
 
 
 def of_losses(
@@ -98,9 +99,6 @@ def of_losses(
         fprs: false positive rates at which true positive rates are measured.
         level: of the intervals.
     """
-    from leakage.audit.inputs import validate_inputs
-    from leakage.audit.run import run_audit
-
     more = {"target": target, "population": population, "correct": correct, "labels": labels, "groups": groups}
     more |= {"members": members, "outsiders": outsiders, "units": units, "probabilities": probabilities}
     more |= {"features": features}
@@ -125,9 +123,6 @@ def of_models(
     Args:
         models: `leakage.TrainedModels`: models, points, labels and who was trained on what.
     """
-    from leakage.audit.inputs import inputs_from_models
-    from leakage.audit.run import run_audit
-
     inputs = inputs_from_models(models, target=target, groups=groups, units=units)
     return run_audit(inputs, fprs=fprs, level=level, attacks=attacks)
 
@@ -158,9 +153,6 @@ def of_sklearn(
         generator: a `torch.Generator` or `numpy.random.Generator` that draws the halves; by default one with seed 0.
         units: as in `of_losses`; halves are drawn of units.
     """
-    from leakage.audit.run import run_audit
-    from leakage.audit.training import train_clones
-
     inputs, notes = train_clones(estimator, X, y, models=models, generator=generator, groups=groups, units=units)
     return run_audit(inputs, fprs=fprs, level=level, notes_on_rows=notes, attacks=attacks, drawn=True)
 
@@ -199,9 +191,6 @@ def of_module(
             would be read.
         recipe: a `trainers.ensembles.Recipe`, where `train` is None; by default 30 epochs of Adam in batches of 64.
     """
-    from leakage.audit.run import run_audit
-    from leakage.audit.training import train_modules
-
     inputs, notes = train_modules(
         *(factory, train, X, y),
         models=models,

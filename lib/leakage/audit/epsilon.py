@@ -1,5 +1,6 @@
-"""Lower bounds on ε from what an attacker guessed: `metrics.epsilon_bounds`, for lists, NumPy arrays and tensors."""
+"""Lower bounds on ε from what an attacker guessed, for lists, NumPy arrays and tensors."""
 
+import math
 from typing import Any
 
 from scipy import special
@@ -7,11 +8,13 @@ from torch import Tensor
 
 from leakage import arguments
 from leakage.audit.inputs import to_matrix
-from leakage.metrics import epsilon_bounds
+from leakage.metrics import epsilon_bounds, gaussian_mechanism
 from leakage.metrics.epsilon_bounds import Bound
+from leakage.metrics.estimates import clopper_pearson, smallest_count
 
 _PAIRS = "pairs (members, outsiders), such as [(50, 50)]"
 _FAIRNESS_TEST_LEVEL = 1e-4  # false-alarm rate of the test that the coins are fair
+_MOST_CANARIES = 2**20
 
 
 def one_run(
@@ -51,8 +54,8 @@ def one_run(
     pairs = [_to_pair("guesses", pair, _PAIRS) for pair in guesses]
     if wrong := [pair for pair in pairs if not 1 <= sum(pair) <= len(values)]:
         raise ValueError(f"`guesses` must be 1 to {len(values)} in sum, the number of canaries, got {wrong[0]}.")
-    parameters = _check_delta_and_level(delta, level, gaussian)
-    return epsilon_bounds.one_run(values, coins, guesses=pairs, gaussian=gaussian, **parameters)
+    delta, level = _check_delta_and_level(delta, level, gaussian)
+    return epsilon_bounds.one_run(values, coins, guesses=pairs, delta=delta, level=level, gaussian=gaussian)
 
 
 def canaries_for(
@@ -69,8 +72,18 @@ def canaries_for(
     """
     epsilon = arguments.check_number("epsilon", epsilon, above=0)
     share = arguments.check_number("share", share, above=0, most=1)
-    parameters = _check_delta_and_level(delta, level, gaussian)
-    found = epsilon_bounds.canaries_for(epsilon, share=share, gaussian=gaussian, **parameters)
+    delta, level = _check_delta_and_level(delta, level, gaussian)
+    if gaussian:
+        least_wrong = epsilon_bounds.gaussian_wrong(gaussian_mechanism.mu(epsilon, delta))
+    else:
+        least_wrong = epsilon_bounds.private_wrong(epsilon, delta)
+
+    def suffices(points: int) -> bool:
+        guesses = max(1, round(share * points))
+        total = epsilon_bounds.least_total(guesses, guesses, points=points, error=1 - level, least_wrong=least_wrong)
+        return total > 1
+
+    found = smallest_count(suffices, most=_MOST_CANARIES)
     if found is None:
         raise ValueError(
             f"`epsilon` must be one that a million canaries can show, got {epsilon:g}; take a smaller one."
@@ -79,9 +92,15 @@ def canaries_for(
 
 
 def of_trials(hits: Any, alarms: Any, *, delta: float, level: float = 0.95) -> Bound:
-    """A lower bound on ε from many independent trainings with and without one row; conservative.
+    r"""A lower bound on ε from many independent trainings with and without one row.
 
-    See `metrics.epsilon_bounds.of_trials` for the equation.
+    $$ \varepsilon \ge \max\Bigl(\log \frac{\mathrm{TPR}_{\text{low}} - \delta}{\mathrm{FPR}_{\text{high}}},\;
+       \log \frac{1 - \mathrm{FPR}_{\text{high}} - \delta}{1 - \mathrm{TPR}_{\text{low}}}\Bigr) $$
+
+    with Clopper–Pearson ends, each one-sided at half the error, so that both hold together: it is conservative. Many
+    rows of one training are not independent trials; `one_run` is for these.
+
+    Source: Jagielski, Ullman and Oprea (2020), Auditing Differentially Private Machine Learning; Nasr et al. (2021).
 
     Args:
         hits: a pair (flagged, trainings) of the trainings with the row: in how many the attacker says "member".
@@ -93,7 +112,18 @@ def of_trials(hits: Any, alarms: Any, *, delta: float, level: float = 0.95) -> B
     for name, (flagged, trainings) in zip(("hits", "alarms"), pairs, strict=True):
         if not 0 < trainings >= flagged:
             raise ValueError(f"`{name}` must be a pair flagged <= trainings, got {flagged} of {trainings}; swapped?")
-    return epsilon_bounds.of_trials(*pairs, **_check_delta_and_level(delta, level))
+    delta, level = _check_delta_and_level(delta, level)
+    (right, present), (wrong, absent) = pairs
+    epsilon = _ratio_of_trials(*pairs, delta=delta, level=level)
+    most = _ratio_of_trials((present, present), (0, absent), delta=delta, level=level)
+    return Bound(epsilon, delta, level, present + absent, correct=right + absent - wrong, most=most)
+
+
+def _ratio_of_trials(hits: tuple[int, int], alarms: tuple[int, int], *, delta: float, level: float) -> float:
+    # An interval leaves half of its error on either side, and only one side is used.
+    tpr, fpr = clopper_pearson(*hits, level=level), clopper_pearson(*alarms, level=level)
+    ratios = ((tpr.low - delta, fpr.high), (1 - fpr.high - delta, 1 - tpr.low))
+    return max(0.0, *(math.log(numerator / denominator) for numerator, denominator in ratios if numerator > 0))
 
 
 def _to_row(name: str, values: Any, *, boolean: bool = False) -> Tensor:
@@ -110,8 +140,8 @@ def _to_pair(name: str, values: Any, rule: str) -> tuple[int, int]:
     return first, second
 
 
-def _check_delta_and_level(delta: float, level: float, gaussian: bool = False) -> dict[str, float]:
+def _check_delta_and_level(delta: float, level: float, gaussian: bool = False) -> tuple[float, float]:
     delta = arguments.check_number("delta", delta, least=0, below=1)
     if gaussian and not delta:
         raise ValueError("`delta` must be above 0 where `gaussian` is set, got 0: Gaussian noise has no ε at δ = 0.")
-    return {"delta": delta, "level": arguments.check_number("level", level, above=0, below=1)}
+    return delta, arguments.check_number("level", level, above=0, below=1)

@@ -5,7 +5,7 @@ directly in an orthonormal basis of the span (Bartlett's decomposition), so $d =
 part of a fresh point outside the span only the length is kept. Nothing here trains.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -93,11 +93,6 @@ def draw_sample(
         stretch = (dimension / (points.square().sum(-1) + outside.square())).sqrt()
         points, radius = points * stretch[..., None], radius * stretch[:, rows:]
     return Sample(points[:, :rows], labels[:, :rows], points[:, rows:], radius, labels[:, rows:], dimension)
-
-
-def gaussian_mixture(means: Sequence[Sequence[float]], labels: Sequence[float] = ()) -> Law:
-    """The mixture of unit Gaussians with these means and labels ±1 of the components; without labels, coin flips."""
-    return Law(tuple(tuple(float(value) for value in mean) for mean in means), tuple(float(label) for label in labels))
 
 
 def _components(law: Law, size: tuple[int, int], generator: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -51,30 +51,16 @@ class Boundary:
         return (self.segments[:, 1] - self.segments[:, 0]).norm(dim=-1)
 
     @cached_property
-    def component_of(self) -> Int[Tensor, " s"]:
-        """The number, from 0, of the connected piece of the boundary that each segment belongs to."""
+    def components(self) -> int:
+        """The number of connected pieces of the boundary."""
         if not len(self):
-            return self.cells
+            return 0
         ends = self.segments.flatten(0, 1).cpu().numpy()
         meeting_ends = KDTree(ends).query_pairs(_SAME_POINT * self.size, output_type="ndarray")
         own = np.arange(len(ends)).reshape(-1, 2)  # the two ends of one segment
         links = np.concatenate([meeting_ends, own])
         graph = coo_array((np.ones(len(links)), links.T), shape=(len(ends),) * 2)
-        labels = connected_components(graph, directed=False)[1]
-        return torch.from_numpy(labels[::2].astype(np.int64)).to(self.cells.device)
-
-    @property
-    def components(self) -> int:
-        """The number of connected pieces of the boundary."""
-        return int(self.component_of.max()) + 1 if len(self) else 0
-
-    def draw(self, count: int, *, generator: torch.Generator) -> tuple[Float[Tensor, "t 2"], Int[Tensor, " t"]]:
-        """Random points on the boundary, uniform in length, and the number of the segment of each."""
-        total = self.lengths.cumsum(0)
-        drawn = torch.rand((2, count), generator=generator, device=generator.device, dtype=total.dtype).to(total.device)
-        chosen = torch.searchsorted(total, drawn[0] * total[-1]).clamp_max(len(self) - 1)
-        start, end = self.segments[chosen].unbind(1)
-        return start + drawn[1].unsqueeze(-1) * (end - start), chosen
+        return int(connected_components(graph, directed=False, return_labels=False))
 
     def distance(self, points: Float[Tensor, "t 2"]) -> Float[Tensor, " t"]:
         """Exact distance of each point to the nearest segment in the window; infinite if there is no segment."""

@@ -47,7 +47,9 @@ class Polygons:
     def begin_generation(self) -> None:
         """Make the present polygons the parents of all parts from now on."""
         self.parents = torch.arange(len(self.corners), device=self.corners.device)
-        self.parent_boxes = _boxes(self.vertices[: self.count])
+        present = self.vertices[: self.count]
+        low, high = present.amin(1).T, present.amax(1).T
+        self.parent_boxes = torch.cat([(high + low) / 2, (high - low) / 2])  # their centres and half lengths
 
     def cut(self, lines: Float[Tensor, "3 parents"], *, owner: int) -> None:
         """Cut each polygon that has a corner strictly above its line $a_1 x + a_2 y + c = 0$ and one strictly below.
@@ -107,12 +109,6 @@ def _meets(line: Float[Tensor, "3 r"], boxes: Float[Tensor, "4 r"]) -> Bool[Tens
     centre_x, centre_y, half_x, half_y = boxes
     height = torch.addcmul(torch.addcmul(line[2], centre_x, line[0]), centre_y, line[1]).abs_()
     return height <= torch.addcmul(half_x * line[0].abs(), half_y, line[1].abs())
-
-
-def _boxes(vertices: Float[Tensor, "k v 2"]) -> Float[Tensor, "4 k"]:
-    """Centres and half lengths of the bounding boxes."""
-    low, high = vertices.amin(1).T, vertices.amax(1).T
-    return torch.cat([(high + low) / 2, (high - low) / 2])
 
 
 def _above(whole: _Part, heights: Float[Tensor, "k v"], owner: int) -> _Part:

@@ -93,10 +93,6 @@ class RowSpace(NamedTuple):
     network: Mlp
     basis: Float[Tensor, "*b d r"]
 
-    def project(self, points: Float[Tensor, "*b t d"]) -> Float[Tensor, "*b t r"]:
-        """`points @ basis`, and the points themselves where the basis is the identity."""
-        return points if self.basis.shape[-2] == self.basis.shape[-1] else points @ self.basis
-
 
 def row_space(network: Mlp) -> RowSpace:
     r"""The same network with no more inputs than its first layer has neurons.

@@ -8,7 +8,6 @@ the new label holds on a segment of positive length; a tie at a point does not c
 polytope, for example where all neurons are inactive, its points have the lowest class.
 """
 
-import warnings
 from typing import NamedTuple
 
 import torch
@@ -20,7 +19,6 @@ from leakage.models.mlp import Mlp
 
 TIE_TOLERANCE = 1e-12
 """Outputs that differ by less, in units of the largest, are equal; pieces below this share of a ray are none."""
-_ON_HYPEREDGE = 1e-12  # |z_i| below this, in units of the largest |z| of its layer at the point, is on a hyperedge
 _STALE = 0.9  # drop finished rays when fewer than this share is left (dropping copies the rest)
 _CHUNK = 4096  # segments looked at together: the heights of a few hundred neurons there fit a cache
 
@@ -58,7 +56,8 @@ def ray_crossings(
     Args:
         network: the network, or one for each leading dimension.
         directions: unit vectors $v$.
-        gates: the pattern to start from, for points on a hyperedge that was crossed before; else that of the points.
+        gates: the pattern to start from, for points on a hyperedge that was crossed before; else that of the points,
+            where a neuron on its own hyperedge is inactive.
     """
     ray = _Rays(network, points, directions, gates)
     lengths, neurons = [], []
@@ -124,9 +123,8 @@ class _Rays:
 
     def __init__(self, network: Mlp, points: Tensor, directions: Tensor, gates: Gates | None) -> None:
         if gates is None:
-            first, *others, _ = network.preactivations(points)
-            _warn_on_hyperedge(first, *others)
-            gates = first, *others
+            gates = network.preactivations(points)[:-1]
+            first = gates[0]
         else:
             first = points @ network.weights[0].mT + network.biases[0].unsqueeze(-2)
         self.network, self.active = network, join_layers(tuple(gate > 0 for gate in gates))
@@ -178,16 +176,6 @@ def _ends(gate: Tensor, constant: Tensor, slope: Tensor) -> Tensor:
     """The t at which affine neurons become 0: -α/β, or infinity if they move away from 0."""
     leaving = torch.where(gate, slope < 0, slope > 0)
     return torch.where(leaving, -constant / slope, torch.inf)
-
-
-def _warn_on_hyperedge(*heights: Tensor) -> None:
-    """Warn if a start lies on a hyperedge, given z of all layers."""
-    on = [(z.abs() <= _ON_HYPEREDGE * z.abs().amax(-1, keepdim=True)).any() for z in heights]
-    if bool(torch.stack(on).any()):
-        warnings.warn(
-            "`points` has points on a hyperedge, whose neuron counts as inactive; pass `gates` to say otherwise.",
-            stacklevel=4,
-        )
 
 
 def segment_label_change(network: Mlp, points: Float[Tensor, "t d"], ends: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:

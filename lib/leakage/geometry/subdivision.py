@@ -19,7 +19,6 @@ from leakage.geometry.polytopes import activation_pattern, jacobian_norm, join_l
 from leakage.models.mlp import Mlp
 
 _CHUNK = 4096  # polygons whose affine maps are composed at once, which bounds the memory
-_SALT = 0x9E3779B97F4A7C15 - 2**64  # the golden ratio as an odd 64-bit number, which mixes well
 
 
 class Plane(NamedTuple):
@@ -92,12 +91,10 @@ class Subdivision:
 
     def locate(self, points: Float[Tensor, "t 2"]) -> Int[Tensor, " t"]:
         """The cell of each point of the window, found by its pattern; -1 outside, or at the end of a hyperedge."""
-        keys, order = _keys(self.pattern).sort()
-        rows = join_layers(activation_pattern(self.network, self.lift(points)))
-        place = torch.searchsorted(keys, _keys(rows)).clamp_max(len(keys) - 1)
-        cells = order[place]
-        same = (self.pattern[cells] == rows).all(-1)
-        return torch.where(same & is_inside(points, self.window), cells, -1)
+        cell_of = {row.tobytes(): cell for cell, row in enumerate(self.pattern.cpu().numpy())}
+        rows = join_layers(activation_pattern(self.network, self.lift(points))).cpu().numpy()
+        cells = torch.tensor([cell_of.get(row.tobytes(), -1) for row in rows], dtype=torch.int64, device=points.device)
+        return torch.where(is_inside(points, self.window), cells, -1)
 
     def hyperedges(self) -> tuple[Float[Tensor, "edges 2 2"], Int[Tensor, " edges"]]:
         """Every piece of hyperedge once, as its two ends, and its neuron.
@@ -196,16 +193,6 @@ def _compose(
             product[:, 2] += network.biases[layer].unsqueeze(-1)
             following.index_copy_(2, chosen, product)
     return gates, following
-
-
-def _keys(rows: Bool[Tensor, "t N"]) -> Int[Tensor, " t"]:
-    """A 64-bit hash of each pattern: 48 bits at a time, exact in float64, then mixed with wrap-around."""
-    key = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
-    for block in rows.split(48, dim=-1):
-        powers = 2.0 ** torch.arange(block.shape[1], dtype=torch.float64, device=rows.device)
-        key = (key ^ (block.to(torch.float64) @ powers).to(torch.int64)) * _SALT
-        key = key ^ (key >> 29)
-    return key
 
 
 def _in_window(network: Mlp, plane: Plane | None) -> Float[Tensor, "n 3"]:

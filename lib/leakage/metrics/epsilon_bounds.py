@@ -15,12 +15,11 @@ from scipy import optimize, special, stats
 from torch import Tensor
 
 from leakage.metrics import gaussian_mechanism
-from leakage.metrics.estimates import as_sample, clopper_pearson, smallest_count
+from leakage.metrics.estimates import as_sample
 from leakage.metrics.scores import round_digits
 
 _TIE_SEED = 0  # of the order of equal scores, so that the same points give the same bound
 _LARGEST = 64.0  # ε in nats, and μ; no sample of realistic size refutes more
-_MOST_CANARIES = 2**20
 
 
 @dataclass(frozen=True)
@@ -88,19 +87,6 @@ def one_run(
     return Bound(epsilon, delta, level, count, correct, max(most))
 
 
-def canaries_for(
-    epsilon: float, *, delta: float, level: float = 0.95, share: float = 1.0, gaussian: bool = False
-) -> int | None:
-    """How many canaries `one_run` needs; None if a million are too few. Arguments: `audit.canaries_for`."""
-    least_wrong = gaussian_wrong(gaussian_mechanism.mu(epsilon, delta)) if gaussian else private_wrong(epsilon, delta)
-
-    def suffices(points: int) -> bool:
-        guesses = max(1, round(share * points))
-        return least_total(guesses, guesses, points=points, error=1 - level, least_wrong=least_wrong) > 1
-
-    return smallest_count(suffices, most=_MOST_CANARIES)
-
-
 def p_value(correct: int, guesses: int, *, points: int, epsilon: float, delta: float) -> float:
     r"""How probable v right guesses of r or more are, at most, in an (ε, δ)-private training on m points.
 
@@ -162,31 +148,6 @@ def private_wrong(epsilon: float, delta: float) -> Callable[[float], float]:
 def gaussian_wrong(mu: float) -> Callable[[float], float]:
     r"""ω where to tell two data sets apart is as hard as $N(0, 1)$ from $N(\mu, 1)$: $\Phi(\Phi^{-1}(R) - \mu)$."""
     return lambda right: float(special.ndtr(special.ndtri(right) - mu))
-
-
-def of_trials(hits: tuple[int, int], alarms: tuple[int, int], *, delta: float, level: float = 0.95) -> Bound:
-    r"""A lower bound of ε from many independent trainings with and without one point.
-
-    $$ \varepsilon \ge \max\Bigl(\log \frac{\mathrm{TPR}_{\text{low}} - \delta}{\mathrm{FPR}_{\text{high}}},\;
-       \log \frac{1 - \mathrm{FPR}_{\text{high}} - \delta}{1 - \mathrm{TPR}_{\text{low}}}\Bigr) $$
-
-    with Clopper–Pearson ends, each one-sided at half the error, so that both hold together: it is conservative. Many
-    points of one training are not independent trials; `one_run` is for these.
-
-    Source: Jagielski, Ullman and Oprea (2020), Auditing Differentially Private Machine Learning; Nasr et al. (2021).
-    Arguments: `audit.of_trials`.
-    """
-    trainings = (hits[1], alarms[1])
-    epsilon = _ratio_of_trials(hits, alarms, delta=delta, level=level)
-    most = _ratio_of_trials((hits[1], hits[1]), (0, alarms[1]), delta=delta, level=level)
-    return Bound(epsilon, delta, level, sum(trainings), correct=hits[0] + alarms[1] - alarms[0], most=most)
-
-
-def _ratio_of_trials(hits: tuple[int, int], alarms: tuple[int, int], *, delta: float, level: float) -> float:
-    # An interval leaves half of its error on either side, and only one side is used.
-    tpr, fpr = clopper_pearson(*hits, level=level), clopper_pearson(*alarms, level=level)
-    ratios = ((tpr.low - delta, fpr.high), (1 - fpr.high - delta, 1 - tpr.low))
-    return max(0.0, *(math.log(numerator / denominator) for numerator, denominator in ratios if numerator > 0))
 
 
 def _largest_private(correct: int, guesses: int, *, points: int, delta: float, error: float) -> float:

@@ -124,9 +124,9 @@ def tpr_at_fpr(
     Fewer than `1 / fpr` outsiders cannot show so small a rate, and raise a `ValueError`; `tpr_bounds` takes any number.
     """
     ranked = Scores.from_groups(member=member, outsider=outsider)
-    found = int(ranked.hits_at_fpr(fpr))
+    found = float(ranked.tpr_at_fprs([fpr]))
     low, high = tpr_bounds(ranked, fpr=fpr, level=level)
-    return Estimate(found / len(member), low, high, n=len(member) + len(outsider), level=level)
+    return Estimate(found, low, high, n=len(member) + len(outsider), level=level)
 
 
 def tpr_bounds(ranked: Scores, *, fpr: float, level: float = 0.95) -> tuple[float, float]:

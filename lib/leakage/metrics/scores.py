@@ -16,6 +16,7 @@ from torch import Tensor
 from leakage.metrics.estimates import as_sample
 
 FPRS = (0.01, 0.001)
+"""The false positive rates at which true positive rates are given."""
 _BITS = 30
 """Significant bits of rounded scores, about nine decimal digits; of the 53, rounding errors spoil 13 at the worst."""
 _ROUNDING_MARGIN = 1 + 1e-12  # 0.29 * 100 is 28.999999999999996 in floating point and must count as 29
@@ -114,13 +115,8 @@ class Scores(NamedTuple):
         """The score that members must exceed: the highest outsider score that must not be flagged at `fpr`."""
         return self._thresholds([fpr]).squeeze(-1)
 
-    def hits_at_fpr(self, fpr: float) -> Int64[Tensor, "*b"]:
-        """How many members exceed `threshold_at_fpr`: ties do not count."""
-        threshold = self.threshold_at_fpr(fpr).unsqueeze(-1)
-        return _count_above(self.member, self.member_count, threshold, strict=True).squeeze(-1)
-
     def tpr_at_fprs(self, fprs: Sequence[float]) -> Float64[Tensor, "*b rates"]:
-        """`hits_at_fpr` as a share of the members at several rates, by one search."""
+        """The share of members that exceed `threshold_at_fpr`, at several rates by one search; ties do not count."""
         hits = _count_above(self.member, self.member_count, self._thresholds(fprs), strict=True)
         return hits / self.member_count.double().unsqueeze(-1)
 

@@ -210,10 +210,7 @@ def widths_within_budget(design: Design, budget: float) -> tuple[int, int] | Non
 
     def excess(p: float) -> float:
         width = torch.tensor(p, dtype=DTYPE)
-        noise = 1 + design.sigma**2 - width / design.D
-        outsider = design.n * (1 / design.D + noise / (width - design.n - 1))
-        member = torch.tensor(1 + design.sigma**2, dtype=DTYPE)
-        return float(two_gaussians.advantage(member=member, outsider=outsider)) - budget
+        return float(advantage(design, width, Query.typical(design, width))) - budget
 
     first, last = float(design.n + 2), float(design.D)
     middle = min(max(crossover_width(design), first), last)

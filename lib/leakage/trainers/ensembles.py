@@ -9,8 +9,8 @@ import copy
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Float64, Int, Shaped
@@ -302,7 +302,7 @@ def train(
         generator: shuffles the rows.
         orders: the shuffled rows of each epoch, for callers with streams of their own: networks of several experiments
             can then be trained together. Or those of parts of epochs, which then count as epochs.
-        observe: called with the number of epochs passed and a copy of the networks; see `Recorder`.
+        observe: called with the number of epochs passed and a copy of the networks.
         observed_epochs: after which epochs, 0 being before training; by default after each.
         description: text of a progress bar; none by default.
     """
@@ -331,22 +331,3 @@ def shuffle_rows(rows: Int[Tensor, "models m"], *, generator: torch.Generator) -
     """Every network's rows in a random order of its own."""
     drawn = torch.rand(rows.shape, dtype=torch.float32, generator=generator, device=rows.device)
     return rows.gather(-1, drawn.argsort(dim=-1, stable=True))
-
-
-@dataclass(eq=False)
-class Recorder(Generic[E]):
-    """An observer for `train` that measures the networks at each observed epoch, one record an epoch."""
-
-    measure: Callable[[E], dict[str, Tensor]]
-    epochs: list[int] = field(default_factory=list)
-    records: list[dict[str, Tensor]] = field(default_factory=list)
-
-    def __call__(self, epoch: int, networks: E) -> None:
-        self.epochs.append(epoch)
-        self.records.append(self.measure(networks))
-
-    def stack(self) -> dict[str, Tensor]:
-        """Each measured tensor with the epochs as a new first dimension, and `epochs`."""
-        found = {name: torch.stack([record[name] for record in self.records]) for name in self.records[0]}
-        device = next(iter(found.values())).device
-        return found | {"epochs": torch.tensor(self.epochs, device=device)}

@@ -3,9 +3,9 @@ r"""Gradient matching, the usual attack: move a dummy batch until its gradient i
 $$ \min_{x, y} D\bigl(\nabla L(x, y), \nabla L\bigr), \qquad
    D = \frac{\lVert u - v \rVert^2}{\lVert v \rVert^2} \text{ or } 1 - \cos(u, v), $$
 
-by L-BFGS from Gaussian dummies. The server need not choose the weights for it. It is the baseline here, and its success
-depends on two choices that are parameters: the scale of the dummies, and whether the gradients of the two layers, whose
-sizes differ by the factor m, are normalised first.
+by L-BFGS from Gaussian dummies. The gradients of the two layers, whose sizes differ by the factor m, are divided by the
+norms of the observed ones first, which the published attacks do not do. The server need not choose the weights for this
+attack. It is the baseline here, and its success depends on the scale of the dummies.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,13 +17,7 @@ from jaxtyping import Float
 from scipy import optimize
 from torch import Tensor
 
-from leakage.attacks.gradient_inversion.observation import (
-    Observation,
-    Reconstruction,
-    flatten_gradient,
-    misfit,
-    simulate_gradient,
-)
+from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
 
 DISTANCES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     "squared": lambda ours, target: (ours - target).square().sum() / target.square().sum(),
@@ -40,7 +34,6 @@ def match_gradient(
     scale: float,
     generator: torch.Generator,
     distance: str = "squared",
-    balanced: bool = True,
     labels: Float[Tensor, " B"] | None = None,
     restarts: int = 1,
     iterations: int = 300,
@@ -49,17 +42,15 @@ def match_gradient(
 
     Args:
         scale: standard deviation of the entries of the first dummies; $1/\sqrt d$ gives inputs of norm 1.
-        balanced: whether each layer's gradient is divided by its own norm first; the published attacks do not do it.
         labels: those of the batch if they are known; otherwise they are optimised too, from standard normal draws.
         iterations: of SciPy's L-BFGS in each descent, on the CPU; gradients are computed on the device of the weights.
     """
-    target = flatten_gradient(observation)
-    norms = _layer_norms(observation) if balanced else target.norm()
-    normalised_target = target / norms
+    layers = [part.flatten() for part in (observation.outputs, observation.hidden) if part is not None]
+    target, norms = torch.cat(layers), torch.cat([layer.norm().expand(len(layer)) for layer in layers])
 
     def objective(inputs: Tensor, guesses: Tensor) -> Tensor:
-        ours = simulate_gradient(observation, inputs, _residuals(observation, inputs, guesses))
-        return DISTANCES[distance](ours / norms, normalised_target)
+        ours = _simulate_gradient(observation, inputs, _residuals(observation, inputs, guesses))
+        return DISTANCES[distance](ours / norms, target / norms)
 
     runs = [
         _descend(objective, *_draw_dummies(observation, batch, scale, generator, labels), iterations=iterations)
@@ -67,7 +58,8 @@ def match_gradient(
     ]
     inputs, guesses, _ = min(runs, key=lambda run: run[2])
     residuals = _residuals(observation, inputs, guesses)
-    return Reconstruction(inputs, residuals, guesses, misfit(observation, inputs, residuals))
+    misfit = float((_simulate_gradient(observation, inputs, residuals) - target).norm() / target.norm())
+    return Reconstruction(inputs, residuals, guesses, misfit)
 
 
 def _draw_dummies(
@@ -86,10 +78,15 @@ def _residuals(observation: Observation, inputs: Tensor, labels: Tensor) -> Tens
     return (torch.sigmoid(outputs) if observation.logistic else outputs) - labels
 
 
-def _layer_norms(observation: Observation) -> Tensor:
-    """For each entry of the gradient the norm of its layer."""
-    layers = [part.flatten() for part in (observation.outputs, observation.hidden) if part is not None]
-    return torch.cat([layer.norm().expand(len(layer)) for layer in layers])
+def _simulate_gradient(observation: Observation, inputs: Tensor, residuals: Tensor) -> Tensor:
+    """The observed part of $(g, G)$ for this batch, as one vector; differentiable."""
+    values, slopes = observation.activation.derivatives(inputs @ observation.weights.mT, order=1)
+    parts = []
+    if observation.outputs is not None:
+        parts.append((residuals.unsqueeze(-1) * values).sum(0))
+    if observation.hidden is not None:
+        parts.append(((residuals.unsqueeze(-1) * slopes).mT @ inputs).flatten() / len(observation.weights))
+    return torch.cat(parts)
 
 
 def _descend(

@@ -5,7 +5,6 @@ $s_p = \E\,\sigma^{(p)}(\lVert x \rVert z)$ is `leakage.theory.hermite.moment`. 
 $\R^d$; orders 3 and 4 are also available as tensors in a small basis. A tensor over $\R^d$ is never formed.
 """
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
@@ -77,11 +76,6 @@ class Moments(ABC):
         Source: not in Wang et al.
         """
         degree = order - self._gradient_slots
-        needed = math.comb(basis.shape[1] + degree, degree)
-        if len(self.weights) <= needed:
-            raise ValueError(
-                f"`fit_tensor` needs more neurons than coefficients, got {len(self.weights)} for {needed}."
-            )
         gradient, weights = self._factors(basis)
         derivatives = _top_derivatives(weights, len(gradient) * gradient, degree=degree)
         return symmetrised(derivatives.reshape((basis.shape[1],) * order))

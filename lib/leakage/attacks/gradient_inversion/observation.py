@@ -20,7 +20,6 @@ from leakage.models.activations import ACTIVATIONS, Activation, activation
 from leakage.trainers.federated import LOSSES
 
 _PROBE_ROWS = 4  # neurons along whose weights a module is compared with the formula
-_FIRST_ROWS = 64  # neurons among which these are looked for first
 _PREACTIVATIONS = (3.0, 30.0)  # of such a neuron: where activations bend, and where clipped ones stop
 
 
@@ -112,30 +111,6 @@ class Reconstruction:
     ambiguities: tuple[str, ...] = ()
 
 
-def flatten_gradient(observation: Observation) -> Float[Tensor, " n"]:
-    """The observed gradient as one vector, the output layer first."""
-    return torch.cat([part.flatten() for part in (observation.outputs, observation.hidden) if part is not None])
-
-
-def simulate_gradient(
-    observation: Observation, inputs: Float[Tensor, "B d"], residuals: Float[Tensor, " B"]
-) -> Float[Tensor, " n"]:
-    r"""The gradient $(g, G)$ of this batch in the order of `flatten_gradient`; differentiable."""
-    values, slopes = observation.activation.derivatives(inputs @ observation.weights.mT, order=1)
-    parts = []
-    if observation.outputs is not None:
-        parts.append((residuals.unsqueeze(-1) * values).sum(0))
-    if observation.hidden is not None:
-        parts.append(((residuals.unsqueeze(-1) * slopes).mT @ inputs).flatten() / len(observation.weights))
-    return torch.cat(parts)
-
-
-def misfit(observation: Observation, inputs: Float[Tensor, "B d"], residuals: Float[Tensor, " B"]) -> float:
-    r"""$\lVert \hat g - g \rVert / \lVert g \rVert$, the distance of a batch's gradient from the observed one."""
-    target = flatten_gradient(observation)
-    return float((simulate_gradient(observation, inputs, residuals) - target).norm() / target.norm())
-
-
 def _find_layers(module: nn.Module, hidden: str | None, outputs: str | None) -> tuple[str, str]:
     """The names of the two layers: a matrix with m rows, and m numbers that are no bias."""
     shapes = {name: tuple(value.shape) for name, value in module.named_parameters()}
@@ -157,10 +132,7 @@ def _identify_activation(
     module: nn.Module, weights: Tensor, readout: Tensor, name: str | None
 ) -> tuple[Activation, float]:
     """The activation and the output bias with which two layers compute what the module does."""
-    for part in (weights[:_FIRST_ROWS], weights):
-        rows = part[part.any(1).nonzero()[:_PROBE_ROWS, 0]]
-        if len(rows) == _PROBE_ROWS:
-            break
+    rows = weights[weights.any(1).nonzero()[:_PROBE_ROWS, 0]]
     if not len(rows):
         raise ValueError("`module` must have hidden weights other than 0: its output is the same for all inputs.")
     steps = [height * rows / rows.square().sum(1, keepdim=True) for height in _PREACTIVATIONS]

@@ -30,19 +30,12 @@ class Span:
 
     Attributes:
         basis: V, its orthonormal basis.
-        sizes: its eigenvalues or singular values, in descending order of their absolute values.
-        next_size: the absolute value of the next one, which is outside the subspace.
+        gap: $|e_B| / |e_{B+1}|$ of the eigenvalues or singular values e, in descending order of their absolute values;
+            infinite if $e_{B+1}$, the first outside the subspace, is 0.
     """
 
     basis: Float[Tensor, "d b"]
-    sizes: Float[Tensor, " b"]
-    next_size: float
-
-    @property
-    def gap(self) -> float:
-        r"""$|e_B| / |e_{B+1}|$ of the eigenvalues or singular values e; infinite if the next one is 0."""
-        least = float(self.sizes[-1].abs())
-        return least / self.next_size if self.next_size > 0 else math.inf
+    gap: float
 
 
 def from_rows(gradient: Float[Tensor, "m d"], *, batch: int | None = None, generator: torch.Generator) -> Span:
@@ -153,9 +146,9 @@ def _singular_pairs(matrix: Tensor, basis: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _leading_span(values: Tensor, vectors: Tensor, batch: int) -> Span:
-    """The span of the first `batch` vectors, with the size of the next value."""
-    next_size = float(values[batch].abs()) if len(values) > batch else 0.0
-    return Span(vectors[:, :batch], values[:batch], next_size)
+    """The span of the first `batch` vectors."""
+    least, following = float(values[batch - 1].abs()), float(values[batch].abs()) if len(values) > batch else 0.0
+    return Span(vectors[:, :batch], least / following if following > 0 else math.inf)
 
 
 def _eigenpairs(operator: Callable[[Tensor], Tensor], block: Tensor, *, count: int) -> tuple[Tensor, Tensor]:

@@ -32,7 +32,6 @@ DIRECTIONS: Mapping[str, Callable[[Tensor, torch.Generator], Tensor]] = {
     "random": lambda mean, generator: torch.randn(
         mean.shape, generator=generator, dtype=mean.dtype, device=mean.device
     ),
-    "ones": lambda mean, _: torch.ones_like(mean),
 }
 """The values of `contraction` except "none": the direction a from the moment of order 1 and a generator, unscaled."""
 _CLEAR_GAP = 1.5  # a span with a larger `gap` counts as found: pure noise gives 1.0 to 1.2
@@ -68,10 +67,9 @@ def reconstruct(
     Args:
         source: "outputs" for the gradient g of the output layer alone, "hidden" for the moments of G, or "span" for
             the exact row space of G and its tensor.
-        contraction: the direction a of Remarks 3 and 4: "mean" for the moment of order 1, "random", "ones" for
-            $(1, \dots, 1)$. With "none" the span is found in the direction "mean", in random ones if its gap is not
-            clear, and refined in all its own directions, and the tensor of order 4 is not contracted. Used only where
-            $s_2$ or $s_3$ is 0.
+        contraction: the direction a of Remarks 3 and 4: "mean" for the moment of order 1, or "random". With "none" the
+            span is found in the direction "mean", in random ones if its gap is not clear, and refined in all its own
+            directions, and the tensor of order 4 is not contracted. Used only where $s_2$ or $s_3$ is 0.
         centre: whether to remove from the moments the part that only adds noise.
         labels: the values that a label may take; by default ±1, and 0 and 1 for the logistic loss.
 

@@ -99,14 +99,10 @@ def certified_radius(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor
 
     Source: ours.
     """
-    return torch.minimum(linearised_boundary_distance(network, points), inscribed_radius(network, points))
-
-
-def linearised_boundary_distance(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
-    r"""$\min_k g_k / \lVert \nabla g_k \rVert$, the distance to another label if the affine map held everywhere."""
     reduced, basis = row_space(network)
     parts = (points @ basis).split(_points_at_once(reduced))
-    return torch.cat([_nearest_boundary(reduced, part, reduced(part).argmax(-1)).distances for part in parts])
+    linearised = [_nearest_boundary(reduced, part, reduced(part).argmax(-1)).distances for part in parts]
+    return torch.minimum(torch.cat(linearised), inscribed_radius(network, points))
 
 
 def _points_at_once(network: Mlp) -> int:

@@ -84,10 +84,10 @@ class _Paths:
     space; `outside` is the length of this part at the first hyperedge."""
 
     def __init__(self, network: Mlp, points: Float[Tensor, "t d"], first: Float[Tensor, "t rays d"]) -> None:
-        space, rays = row_space(network), first.shape[1]
-        self.network, starts = space.network, space.project(points)
+        (self.network, basis), rays = row_space(network), first.shape[1]
+        starts = points @ basis
         self.start = self.position = starts.repeat_interleave(rays, dim=0)
-        inside = space.project(first.flatten(0, 1))
+        inside = first.flatten(0, 1) @ basis
         length = inside.norm(dim=-1)
         # If the part inside is only rounding error, `inside_norm` is 0: the network is constant along such a ray.
         self.inside_norm = torch.where(length > _ROUNDING, length, 0.0)

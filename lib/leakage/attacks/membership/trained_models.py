@@ -7,7 +7,7 @@ models do not have (weights of a forest, logits where only losses were saved, en
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from leakage import arguments
 from leakage.attacks.membership import posterior
+from leakage.attacks.membership.references import reference_matrix
 from leakage.models import mlp
 from leakage.models.classifier import Classifier, EstimatorClassifier, ModuleClassifier, check_logits
 from leakage.models.mlp import Mlp
@@ -164,7 +165,8 @@ class TrainedModels:
         """The networks as functions from rows (t, d) to logits, for attacks that query them at new points."""
         shape = self.rows.shape[1:] if self.points is None else self.points.shape[1:]
         return tuple(
-            one if len(shape) == 1 or isinstance(one, Mlp) else _ClassifierOfRows(one, shape) for one in self.networks
+            one if len(shape) == 1 or isinstance(one, Mlp) else partial(_ask_about_rows, one, shape)
+            for one in self.networks
         )
 
     @cached_property
@@ -261,9 +263,7 @@ class TrainedModels:
     @cached_property
     def shadows(self) -> Bool[Tensor, "models models"]:
         """Whether the second model is a shadow model when the first is the target."""
-        models = torch.arange(len(self.member), device=self.member.device)
-        own = models[:, None] == models
-        return ~own if self.partner is None else ~(own | (self.partner[:, None] == models))
+        return reference_matrix(len(self.member), self.partner, device=self.member.device).bool()
 
     def next_shadow(self, target: int) -> int:
         """The first shadow model after the target, for attacks that fit their classifier on one shadow model."""
@@ -332,15 +332,9 @@ class TrainedModels:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class _ClassifierOfRows:
-    """A network whose points have a shape, as a function of rows."""
-
-    network: Classifier
-    shape: tuple[int, ...]
-
-    def __call__(self, rows: Float[Tensor, "t d"]) -> Tensor:
-        return self.network(rows.reshape(len(rows), *self.shape))
+def _ask_about_rows(network: Classifier, shape: tuple[int, ...], rows: Float[Tensor, "t d"]) -> Tensor:
+    """The logits of a network whose points have this shape."""
+    return network(rows.reshape(len(rows), *shape))
 
 
 def _logits(network: Classifier, rows: Float64[Tensor, "t d"]) -> Float64[Tensor, "t classes"]:

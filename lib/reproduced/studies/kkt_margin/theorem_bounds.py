@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float
 from scipy import special
 from torch import Tensor
 
-from leakage.data.mixtures import Law, Sample, draw_sample, gaussian_mixture
+from leakage.data.mixtures import Law, Sample, draw_sample
 from leakage.metrics.estimates import Estimate, clopper_pearson
 from leakage.models.two_layer import TwoLayer
 from leakage.theory.kkt import KktConditions, check_kkt
@@ -239,7 +239,7 @@ class LearnableCase:
     def law(self, mean_square: float) -> Law:
         r"""Four Gaussians with means $\pm\mu_1$ (label 1) and $\pm\mu_2$ (label -1), orthogonal and of equal length."""
         r = math.sqrt(mean_square)
-        return gaussian_mixture([(r, 0.0), (-r, 0.0), (0.0, r), (0.0, -r)], (1.0, 1.0, -1.0, -1.0))
+        return Law(((r, 0.0), (-r, 0.0), (0.0, r), (0.0, -r)), labels=(1.0, 1.0, -1.0, -1.0))
 
 
 # ── the tightness ────────────────────────────────────────────────────────────────────────────────────────────────────
