@@ -5,8 +5,7 @@ Annotations are checked while tests run by jaxtyping's pytest option, in pyproje
 
 import numbers
 import time
-from collections.abc import Callable
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jaxtyping
@@ -18,20 +17,14 @@ NUMBERS = {int: int | numbers.Integral, float: float | numbers.Real}
 checked = beartype(conf=BeartypeConf(hint_overrides=FrozenDict(NUMBERS)))
 
 
-@contextmanager
-def unchecked():
-    """Where the library itself is to refuse what its annotations exclude."""
+def refused(call: Callable[[], Any], complaint: str) -> None:
+    """The library itself, not its annotations, raises, and says what is complained of (a regular expression)."""
     jaxtyping.config.update("jaxtyping_disable", True)
     try:
-        yield
+        with pytest.raises(ValueError, match=complaint):
+            call()
     finally:
         jaxtyping.config.update("jaxtyping_disable", False)
-
-
-def refused(call: Callable[[], Any], complaint: str) -> None:
-    """The call raises, and its error says what is complained of (a regular expression)."""
-    with unchecked(), pytest.raises(ValueError, match=complaint):
-        call()
 
 
 def refusals(*rows: tuple[Any, ...], by: Callable[..., Any] = lambda call: call()) -> Callable[..., None]:
@@ -53,3 +46,12 @@ def wait_until(happened: Callable[[], bool]) -> None:
     while not happened():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.05)
+
+
+def all_numbers(content: Any) -> Iterator[float]:
+    """All numbers in a JSON document, in order."""
+    if isinstance(content, dict | list):
+        for part in content.values() if isinstance(content, dict) else content:
+            yield from all_numbers(part)
+    elif isinstance(content, int | float):
+        yield content

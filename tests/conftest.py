@@ -10,8 +10,6 @@ from collections.abc import Generator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from checking import unchecked
-
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[_name] = "1"  # before torch is imported, and for the processes that tests start
 
@@ -41,10 +39,3 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
     with LastBits(seed):
         return (yield)
-
-
-@pytest.fixture
-def unchecked_types() -> Generator[None, None, None]:
-    """For a test of what the library itself says to arguments that its annotations exclude."""
-    with unchecked():
-        yield

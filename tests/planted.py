@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -9,42 +10,42 @@ from torch import Tensor
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.data.gaussians import gaussian, sphere
 from leakage.data.membership_splits import complementary_pairs
+from leakage.data.tabular import LabelledData
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.models.two_layer import TwoLayer
 from leakage.precision import DTYPE
 from leakage.theory.logistic.limit import Setting
+from leakage.theory.piecewise_linear import PiecewiseLinear
 from leakage.trainers.federated import Client, batch_gradient
 from reproduced.runtime import stream
 
 # ── batches whose gradient a server has seen, with the secret beside it ───────────────────────────────────────────────
 
 
-@dataclass(frozen=True, eq=False)
-class Batch:
+class Batch(NamedTuple):
     """What the server sees and, for the tests alone, what it must not."""
 
     observation: Observation
-    inputs: torch.Tensor
-    residuals: torch.Tensor
+    inputs: Tensor
+    labels: Tensor
+    residuals: Tensor
 
 
-def observe(name, inputs, weights, *, labels=None, bias=30.0):
+def observe(name, inputs, weights, *, labels=None, bias=30.0, loss="half_sum"):
     """The batch with these inputs, labels -1, 1, -1, … and weights, under the activation called `name`."""
     labels = (-1.0) ** torch.arange(1, len(inputs) + 1, dtype=inputs.dtype) if labels is None else labels
     module = Client(weights, activation=name, bias=bias)
-    gradient = batch_gradient(module, inputs, labels, loss="half_sum")
-    seen = Observation.from_module(module, gradient, batch=len(inputs), loss="half_sum", activation=name)
-    return Batch(seen, inputs, module(inputs).detach() - labels)
+    gradient = batch_gradient(module, inputs, labels, loss=loss)
+    seen = Observation.from_module(module, gradient, batch=len(inputs), loss=loss, activation=name)
+    outputs = module(inputs).detach()
+    return Batch(seen, inputs, labels, (outputs.sigmoid() if loss == "logistic" else outputs) - labels)
 
 
-def draw_batch(name, batch, d, m, *, seed=0, bias=30.0, labels=None, orthonormal=False):
-    """A batch of unit inputs and Gaussian weights, from streams of their own."""
-    inputs = torch.eye(batch, d, dtype=torch.float64)
-    if not orthonormal:
-        inputs = sphere(batch, d, generator=stream(seed, "inputs"))
-    weights = gaussian((m, d), generator=stream(seed, "weights"))
-    return observe(name, inputs, weights, bias=bias, labels=labels)
+def draw_batch(name, batch, d, m, *, seed=0, orthonormal=False, norm=1.0, **options):
+    """A batch of inputs of this norm and Gaussian weights, from streams of their own."""
+    inputs = torch.eye(batch, d, dtype=DTYPE) if orthonormal else sphere(batch, d, generator=stream(seed, "inputs"))
+    return observe(name, norm * inputs, gaussian((m, d), generator=stream(seed, "weights")), **options)
 
 
 def hermite_tensor(w, order):
@@ -180,7 +181,16 @@ def split_references(values, member, partner, target, point):
     return seen[inside], seen[~inside]
 
 
-# ── small networks and windows ────────────────────────────────────────────────────────────────────────────────────────
+# ── labels by lot ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+RANDOM_LABELS = LabelledData(
+    (torch.rand(480, 60, generator=stream(0, "bits")) < 0.3).float(),
+    torch.randint(4, (480,), generator=stream(0, "classes")),
+)
+"""480 points of 60 random bits, each with one of four classes by lot: a network that fits them has memorised them."""
+
+
+# ── small networks, windows and functions ─────────────────────────────────────────────────────────────────────────────
 
 
 SQUARE = torch.tensor([[-1, -1], [1, -1], [1, 1], [-1, 1]], dtype=torch.float64)
@@ -208,3 +218,14 @@ def one_layer(normals: list[list[float]], offsets: list[float], outputs: list[li
         (torch.tensor(normals, dtype=kind), torch.tensor(rows, dtype=kind)),
         (torch.tensor(offsets, dtype=kind), torch.zeros(len(rows), dtype=kind)),
     )
+
+
+def piecewise(nodes, values, left=0.0, right=0.0) -> PiecewiseLinear:
+    """The function with these values at the nodes, and these slopes outside."""
+    return PiecewiseLinear(*(torch.tensor(part, dtype=DTYPE) for part in (nodes, values, left, right)))
+
+
+def half_space(dimension: int = 2, *, at: float = 0.0) -> Mlp:
+    """Label 1 where the first coordinate is above `at`, affine wherever tests look."""
+    weights = torch.eye(1, dimension, dtype=DTYPE), doubles([0.0], [1.0])
+    return Mlp(weights, (doubles(1e3), doubles(0.0, -1e3 - at)))

@@ -10,7 +10,6 @@ networks and records that hold them are moved there, what comes back must be the
 CPU. No test has to know. What a record does when it is made, and what takes gradients of its own inputs, is left alone.
 """
 
-import copy
 import functools
 import inspect
 from collections.abc import Callable
@@ -23,11 +22,12 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
+from containers import map_tensors
+
 _setup_privateuseone_for_python_backend("second")
 DEVICE = torch.device("second", 0)
 CPU = torch.device("cpu")
 MAY_MIX = ("copy_", "_to_copy")  # what moves tensors between devices
-PLAIN = {int, float, bool, str, type(None), torch.dtype, torch.device}  # most arguments of operations hold no tensor
 
 
 class Remote(torch.Tensor):
@@ -95,7 +95,7 @@ def perform(operation, args, kwargs):
         mixes = mixes or (isinstance(tensor, torch.Tensor) and tensor.ndim > 0)
         return tensor
 
-    args, kwargs = exchanged(args, near), exchanged(kwargs, near)
+    args, kwargs = map_tensors(args, near), map_tensors(kwargs, near)
     if remote and mixes and operation.overloadpacket.__name__ not in MAY_MIX:
         raise RuntimeError(f"{operation} mixes tensors of the second device with tensors of the CPU")
     asked = kwargs.get("device")
@@ -104,7 +104,7 @@ def perform(operation, args, kwargs):
     if not leaves:
         return result
     # What was changed in place comes back as the tensor that was given.
-    return exchanged(result, lambda near: remote[id(near)] if id(near) in remote else Remote(near))
+    return map_tensors(result, lambda near: remote[id(near)] if id(near) in remote else Remote(near))
 
 
 def near_of(tensor):
@@ -114,33 +114,8 @@ def near_of(tensor):
 def parts(value: Any) -> list[Any]:
     """All tensors and generators in a value."""
     found: list[Any] = []
-    exchanged(value, lambda one: found.append(one) or one)
+    map_tensors(value, lambda one: found.append(one) or one)
     return found
-
-
-def exchanged(value: Any, exchange: Callable[[Any], Any]) -> Any:
-    """The value with each tensor and generator exchanged: in containers, calls with arguments, networks and records."""
-    if type(value) in PLAIN:
-        return value
-    if isinstance(value, torch.Tensor):
-        return exchange(value)
-    if isinstance(value, (tuple, list)):
-        own = [exchanged(part, exchange) for part in value]
-        return type(value)(*own) if hasattr(value, "_fields") else type(value)(own)
-    if isinstance(value, dict):
-        return type(value)((name, exchanged(part, exchange)) for name, part in value.items())
-    if isinstance(value, torch.Generator):
-        return exchange(value)
-    if not hasattr(value, "__dict__") or inspect.isclass(value):
-        return value
-    if isinstance(value, functools.partial):
-        called = exchanged((value.args, value.keywords), exchange)
-        return functools.partial(value.func, *called[0], **called[1])
-    if isinstance(value, nn.Module) or hasattr(value, "__dataclass_fields__"):
-        twin = copy.copy(value)
-        twin.__dict__.update(exchanged(vars(value), exchange))
-        return twin
-    return value
 
 
 SHORT = {
@@ -165,7 +140,7 @@ def held(thing: Any) -> Any:
         if _inside:
             return thing(*arguments, **options)
         generators: dict[torch.Generator, RemoteGenerator] = {}
-        given = exchanged((arguments, options), functools.partial(_leave, generators))
+        given = map_tensors((arguments, options), functools.partial(_leave, generators))
         _inside = True
         try:
             with SecondDevice():
@@ -179,7 +154,7 @@ def held(thing: Any) -> Any:
             near = [one for one in parts(found) if isinstance(one, torch.Tensor) and not isinstance(one, Remote)]
             if near:
                 raise RuntimeError(f"{thing.__qualname__} gives a result on the CPU")
-        back = exchanged(found, near_of)
+        back = map_tensors(found, near_of)
         return iter(back) if inspect.isgeneratorfunction(thing) else back
 
     return call

@@ -61,8 +61,6 @@ test_what_is_wrong_is_named = refusals(
     (lambda: arguments.check_truth("x", torch.ones(0, dtype=torch.bool)), "must not be empty"),
     (lambda: arguments.check_count("n", True), "got True"),
     (lambda: arguments.check_count("n", 2.0), "`n` must be a whole number at least 0, got 2.0"),
-    (lambda: arguments.check_count("n", 10**5000, most=5), "a int that is too long to write"),
-    (lambda: arguments.check_number("r", 10**400), "`r` must be a number finite, got 1000"),
     (lambda: arguments.check_number("r", torch.tensor(1j)), "`r` must be a number"),
     (lambda: arguments.check_number("r", math.nan), "`r` must be a number finite, got nan"),
     (lambda: arguments.check_choice("kind", "other", ("plain", "paired")), "one of plain, paired; got 'other'"),

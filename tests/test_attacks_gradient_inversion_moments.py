@@ -7,8 +7,7 @@ from leakage.attacks.gradient_inversion.moments import from_hidden, from_outputs
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.data.gaussians import gaussian
 from leakage.models.activations import activation
-from leakage.theory.hermite import moment
-from planted import draw_batch, hermite_tensor, observe
+from planted import draw_batch, hermite_tensor
 from reproduced.runtime import stream
 
 D, M = 4, 300
@@ -54,28 +53,6 @@ def test_moments_are_those_of_the_definition(source):
         for order in (3, 4):
             expected = projected(dense(seen, source, order), basis)
             torch.testing.assert_close(found.tensor(basis, order=order), expected, **close)
-
-
-@pytest.mark.parametrize("name", ["tanh", "relu", "elu", "polynomial"])
-def test_moments_estimate_sums_of_powers_of_the_inputs(name):
-    runs, m = 24, 4000
-    inputs = torch.tensor([[1.0, 0.0, 0.0, 0.0], [0.6, 0.5, -0.3, 0.2]], dtype=torch.float64)
-    errors = {}
-    for run in range(runs):
-        batch = observe(name, inputs, gaussian((m, D), generator=stream(run, "weights")), bias=1.0)
-        for source, of in SOURCES.items():
-            found, basis = of(batch.observation, centre=False), torch.eye(D, dtype=torch.float64)
-            kinds = {1: found.first, 2: found.second(basis), 3: found.tensor(basis), 4: found.tensor(basis, order=4)}
-            for order, value in kinds.items():
-                weights = moment(activation(name), inputs.norm(dim=1), order=order) * batch.residuals
-                powers = torch.stack([projected(torch.ones((1,) * order).double(), x.unsqueeze(0)) for x in inputs])
-                error = value - torch.tensordot(weights, powers, dims=1)
-                errors.setdefault((source, order), []).append(error.flatten())
-    for key, values in errors.items():
-        sample = torch.stack(values)
-        scores = sample.mean(0) / (sample.std(0) / runs**0.5)
-        # Student's t with 23 degrees of freedom exceeds 6 in size with a chance of 4e-6; at most 35 entries differ.
-        assert scores.abs().max() < 6, key
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -128,9 +105,6 @@ def test_regression_on_the_exact_span_is_exact_for_a_polynomial(source):
     torch.testing.assert_close(found, truth, rtol=0, atol=float(1e-11 * truth.norm()))  # condition of the fit: 100
 
 
-def test_centring_and_regression_need_more_neurons_than_unknowns():
+def test_centring_needs_more_neurons_than_unknowns():
     with pytest.raises(ValueError, match="`centre` needs more neurons than unknowns, got 5 for 5"):
         from_outputs(any_gradient(m=5))
-    found = from_hidden(any_gradient(m=6))
-    with pytest.raises(ValueError, match="`fit_tensor` needs more neurons than coefficients, got 6 for 6"):
-        found.fit_tensor(torch.eye(D, 2, dtype=torch.float64))

@@ -9,22 +9,12 @@ from leakage.attacks.gradient_inversion.nonlinear_least_squares import (
     solve,
 )
 from leakage.attacks.gradient_inversion.observation import Observation
-from leakage.data.gaussians import gaussian, sphere
+from leakage.data.gaussians import gaussian
 from leakage.precision import DTYPE
-from leakage.trainers.federated import Client, batch_gradient
+from planted import draw_batch
 from reproduced.runtime import stream
 
 SMOOTH = ["tanh", "sigmoid", "gelu", "silu", "softplus", "elu", "sin", "polynomial"]
-
-
-def problem(name="tanh", *, batch=3, d=12, m=80, bias=30.0, seed=0):
-    """An observation with the inputs and residuals behind it."""
-    inputs, labels = sphere(batch, d, generator=stream(seed, "inputs")), torch.ones(batch, dtype=DTYPE)
-    labels[1::2] = -1
-    module = Client(gaussian((m, d), generator=stream(seed, "weights")), activation=name, bias=bias)
-    gradient = batch_gradient(module, inputs, labels, loss="half_sum")
-    observation = Observation.from_module(module, gradient, batch=batch, loss="half_sum", activation=name)
-    return observation, inputs, (module(inputs) - labels).detach()
 
 
 def basis_of(inputs):
@@ -48,7 +38,7 @@ def near(points, residuals, *, by, seed=1):
 
 @pytest.mark.parametrize("name", SMOOTH)
 def test_the_normal_equations_are_those_of_the_jacobian_by_autograd(name):
-    observation, inputs, residuals = problem(name, batch=2, d=4, m=9)
+    observation, inputs, _, residuals = draw_batch(name, 2, 4, 9)
     for equations, points in both(observation, inputs):
         start = near(points, residuals, by=0.3)
         jacobians = torch.autograd.functional.jacobian(lambda u, r, e=equations: e.error(u, r).flatten(), start)
@@ -61,7 +51,7 @@ def test_the_normal_equations_are_those_of_the_jacobian_by_autograd(name):
 
 @pytest.mark.parametrize("name", ["tanh", "sigmoid", "gelu", "softplus", "polynomial"])
 def test_from_near_the_batch_it_is_reached_to_rounding(name):
-    observation, inputs, residuals = problem(name)
+    observation, inputs, _, residuals = draw_batch(name, 3, 12, 80)
     for equations, points in both(observation, inputs):
         found = solve(equations, *near(points, residuals, by=0.05))
         # Conditions of 10 to 1e3 separate the misfit, 1e-15, from the error.
@@ -71,7 +61,7 @@ def test_from_near_the_batch_it_is_reached_to_rounding(name):
 
 
 def test_lengths_that_differ_are_found_where_they_are_free():
-    observation, inputs, residuals = problem()
+    observation, inputs, _, residuals = draw_batch("tanh", 3, 12, 80)
     stretched = inputs * torch.tensor([0.5, 1.0, 2.0], dtype=DTYPE).unsqueeze(-1)
     slopes = observation.activation.derivatives(observation.weights @ stretched.mT, order=1)[1]
     hidden = (slopes * residuals) @ stretched / len(observation.weights)
@@ -83,7 +73,7 @@ def test_lengths_that_differ_are_found_where_they_are_free():
 
 
 def test_starts_do_not_see_each_other():
-    observation, inputs, residuals = problem()
+    observation, inputs, _, residuals = draw_batch("tanh", 3, 12, 80)
     equations, points = both(observation, inputs)[0]
     one, other = near(points, residuals, by=0.1), near(points, residuals, by=0.1, seed=2)
     together = solve(equations, torch.cat([one[0], other[0]]), torch.cat([one[1], other[1]]), steps=3)
@@ -95,7 +85,7 @@ def test_starts_do_not_see_each_other():
 
 @pytest.mark.parametrize("name", ["gelu", "softplus", "polynomial"])
 def test_signs_are_found_by_one_linear_fit(name):
-    observation, inputs, _ = problem(name)
+    observation, inputs, *_ = draw_batch(name, 3, 12, 80)
     for equations, points in both(observation, inputs):
         flipped = points * torch.tensor([-1.0, 1.0, -1.0], dtype=DTYPE).unsqueeze(-1)
         torch.testing.assert_close(equations.choose_signs(flipped), points)

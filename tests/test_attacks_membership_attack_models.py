@@ -10,7 +10,6 @@ from leakage.attacks.membership.attack_models import (
     AttackTask,
     Settings,
     run_attack_models,
-    score_with_trees,
 )
 from leakage.data.gaussians import gaussian
 from leakage.metrics import roc
@@ -82,13 +81,6 @@ def test_tasks_run_together_have_the_scores_of_each_alone():
         assert first.keys() == second.keys()
         # A few dozen steps in float32, with other widths of the matrices.
         assert all(torch.allclose(first[key], second[key], atol=1e-4) for key in first)
-
-
-def test_trees_see_ranks_only():
-    shadow, target = planted("shadow", shift=1.0), planted("target", shift=1.0)
-    bent = [{key: 3 * value + 1 for key, value in features.items()} for features in (shadow, target)]
-    straight = score_with_trees(shadow, MEMBER, target, settings=QUICK)["all"]
-    assert abs(area(score_with_trees(bent[0], MEMBER, bent[1], settings=QUICK)["all"]) - area(straight)) < 0.005
 
 
 @pytest.mark.parametrize("name", list(MODELS))

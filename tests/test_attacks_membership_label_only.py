@@ -9,23 +9,15 @@ from leakage.attacks.membership.boundary_distance import deepfool
 from leakage.attacks.membership.label_only import HopSkipJumpSettings, hop_skip_jump, noise_robustness
 from leakage.data.gaussians import gaussian
 from leakage.models import mlp
-from leakage.models.mlp import Mlp
+from planted import half_space
 from reproduced.runtime import stream
-
-
-def first_coordinate(dimension: int, *, at: float = 0.0) -> Mlp:
-    """Label 1 where the first coordinate is above `at`, affine wherever we look."""
-    weight = torch.zeros(1, dimension, dtype=torch.float64)
-    weight[0, 0] = 1.0
-    read = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
-    return Mlp((weight, read), (torch.full((1,), 1e3).double(), torch.tensor([0.0, -1e3 - at]).double()))
 
 
 def test_hop_skip_jump_finds_the_distance_to_a_plane():
     points = gaussian((10, 12), generator=stream(0, "points"))
     pool = gaussian((50, 12), generator=stream(0, "pool"))
     found = hop_skip_jump(
-        first_coordinate(12),
+        half_space(12),
         points,
         pool,
         settings=HopSkipJumpSettings(iterations=8, directions=200),
@@ -57,9 +49,7 @@ def test_it_is_an_upper_bound_that_falls_with_more_queries():
 
 def test_without_another_label_in_the_pool_nothing_is_reached():
     points = torch.ones(3, 4, dtype=torch.float64)
-    found = hop_skip_jump(
-        first_coordinate(4), points, points, settings=HopSkipJumpSettings(), generator=stream(0, "jumps")
-    )
+    found = hop_skip_jump(half_space(4), points, points, settings=HopSkipJumpSettings(), generator=stream(0, "jumps"))
     assert found.isinf().all()
 
 
@@ -73,7 +63,7 @@ def test_the_queries_are_counted():
 def test_the_share_that_survives_flips_is_binomial():
     points = torch.zeros(2, 3, dtype=torch.float64)
     labels = torch.zeros(2, dtype=torch.int64)
-    network = first_coordinate(3, at=0.5)
+    network = half_space(3, at=0.5)
     found = noise_robustness(network, points, labels, amount=0.2, copies=20_000, generator=stream(0, "flips"))
     # The label survives unless the first bit flips: 0.8, with 20,000 draws.
     assert abs(float(found.mean()) - 0.8) < 4 * math.sqrt(0.16 / 20_000)
@@ -87,7 +77,7 @@ def test_the_share_that_survives_flips_is_binomial():
 @pytest.mark.parametrize("noise", ["flip", "gaussian"])
 def test_points_are_compared_under_the_same_noise_in_any_order(noise):
     points = (torch.rand(60, 5, generator=stream(0, "bits"), dtype=torch.float64) < 0.5).double()
-    network, order = first_coordinate(5, at=0.5), torch.arange(59, -1, -1)
+    network, order = half_space(5, at=0.5), torch.arange(59, -1, -1)
     labels = network(points).argmax(-1)
 
     def found(order):
@@ -103,7 +93,7 @@ def test_points_are_compared_under_the_same_noise_in_any_order(noise):
 
 def test_the_wrong_label_does_not_survive():
     points, labels = torch.zeros(5, 3, dtype=torch.float64), torch.ones(5, dtype=torch.int64)
-    network = first_coordinate(3, at=0.5)
+    network = half_space(3, at=0.5)
     found = noise_robustness(network, points, labels, amount=1e-9, copies=3, generator=stream(0, "flips"))
     assert found.tolist() == [0.0] * 5
 
@@ -111,7 +101,7 @@ def test_the_wrong_label_does_not_survive():
 def test_flips_of_other_numbers_than_bits_are_refused():
     points, labels = torch.full((2, 3), 0.5).double(), torch.zeros(2, dtype=torch.int64)
     with pytest.raises(ValueError, match="bits"):
-        noise_robustness(first_coordinate(3), points, labels, amount=0.1, copies=2, generator=stream(0, "noise"))
+        noise_robustness(half_space(3), points, labels, amount=0.1, copies=2, generator=stream(0, "noise"))
 
 
 def test_a_network_is_asked_on_lines_as_any_classifier_is_at_points():

@@ -46,28 +46,6 @@ def test_thresholds_are_those_that_the_metrics_choose_on_the_references(design, 
                 assert float(own[target, point]) == pytest.approx(float(one[target]), rel=1e-12)
 
 
-def test_the_threshold_lies_midway_and_equal_losses_go_together():
-    member = torch.tensor([[True, True, False, False]] * 2)
-    member[1] = ~member[1]
-    member = member.repeat(2, 1)
-    partner = torch.tensor([1, 0, 3, 2])
-    row = torch.tensor([1.0, 2.0, 2.0, 5.0])
-    losses = torch.stack([row, row, row, row[[2, 3, 0, 1]]]).double()
-    # References of model 0 are 2 and 3: members lose 1, 2 and (model 3) 1, 2; outsiders 2, 5 and 2, 5.
-    # Below 2 one of two members is found and no outsider; with 2 all members and half the outsiders: the same gain,
-    # and the lower of both is taken.
-    assert float(loss_threshold.global_thresholds(losses, member, partner)[0]) == pytest.approx(1.5)
-
-
-def test_a_left_out_model_moves_no_end_of_the_gap():
-    """The next loss above is that of a reference, however many losses of target and partner lie between."""
-    member, partner = paired(4, 600)
-    losses = torch.where(member, 1.0, 3.0).double()
-    losses[:2] = torch.linspace(1.1, 2.9, 600, dtype=torch.float64)
-    found = loss_threshold.global_thresholds(losses, member, partner)
-    torch.testing.assert_close(found[:2], torch.full((2,), 2.0, dtype=torch.float64))
-
-
 def test_nobody_is_flagged_where_no_threshold_gains():
     member, partner = paired(MODELS, POINTS)
     losses = torch.where(member, 2.0, 1.0)  # members lose more

@@ -1,4 +1,4 @@
-"""Lower bounds on ε from `leakage.audit` are those of the metrics, in any form; bad inputs are refused."""
+"""Lower bounds on ε from `leakage.audit`: the same in any form, as large as a design allows; bad inputs are refused."""
 
 import math
 
@@ -33,16 +33,6 @@ def test_every_form_has_the_bound_of_the_metrics(form):
     assert audit.one_run(form(SCORES), form(COINS), guesses=GUESSES, delta=1e-5, gaussian=True) == noisy
 
 
-def test_many_trainings_have_the_bound_of_the_metrics():
-    expected = epsilon_bounds.of_trials((880, 1000), (120, 1000), delta=1e-5)
-    assert audit.of_trials([880, 1000], np.array([120, 1000]), delta=1e-5) == expected
-    assert 1.5 < expected.epsilon < 2
-
-
-def test_the_canaries_that_an_epsilon_needs_are_those_of_the_metrics():
-    assert audit.canaries_for(4.0, delta=1e-5, share=0.5) == epsilon_bounds.canaries_for(4.0, delta=1e-5, share=0.5)
-
-
 def one_run(scores=SCORES, member=COINS, **named):
     return audit.one_run(scores, member, **{"guesses": GUESSES, "delta": 1e-5} | named)
 
@@ -53,6 +43,33 @@ def canaries_for(epsilon, **named):
 
 def of_trials(hits=(9, 10), alarms=(1, 10), **named):
     return audit.of_trials(hits, alarms, **{"delta": 0.0} | named)
+
+
+def test_many_trainings_bound_epsilon_in_every_form():
+    found = of_trials((880, 1000), (120, 1000))
+    assert of_trials([880, 1000], np.array([120, 1000])) == found
+    assert 1.5 < found.epsilon < 2  # log(0.88 / 0.12) is 1.99
+    bounds = [of_trials((90, 100), (10, 100), delta=delta).epsilon for delta in (0, 1e-3, 0.1)]
+    assert bounds[0] > bounds[1] > bounds[2]
+    assert of_trials((40, 100), (30, 100)).most == pytest.approx(of_trials((100, 100), (0, 100)).epsilon)
+
+
+def test_that_nobody_is_missed_tells_as_much_as_that_nobody_is_accused():
+    missed, accused = of_trials((100, 100), (50, 100)), of_trials((50, 100), (0, 100))
+    assert missed.epsilon == pytest.approx(accused.epsilon)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 4.0])
+def test_so_many_canaries_show_an_epsilon_and_one_fewer_does_not(epsilon, delta):
+    needed = canaries_for(epsilon, delta=delta)
+    for canaries, shows in ((needed, True), (needed - 1, False)):
+        member = torch.arange(canaries) % 2 == 0
+        halves = (int(member.sum()), canaries - int(member.sum()))
+        bound = epsilon_bounds.one_run(member.double(), member, guesses=[halves], delta=delta)
+        assert (bound.epsilon > epsilon) == shows
+    assert canaries_for(epsilon, delta=delta, share=0.2) > 4 * needed
+    assert not delta or canaries_for(epsilon, delta=delta, gaussian=True) < needed
 
 
 @pytest.mark.parametrize(

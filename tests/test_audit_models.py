@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 
+from checking import all_numbers
 from leakage import audit
 from leakage.attacks.membership.trained_models import NotAvailable, TrainedModels
 from leakage.data.membership_splits import complementary_pairs
@@ -24,15 +25,6 @@ PAIRS = complementary_pairs(POINTS, MODELS, generator=stream(0, "pairs"))
 IMAGES = torch.rand(POINTS, 1, 3, 3, generator=stream(0, "images"))
 LABELS = torch.randint(CLASSES, (POINTS,), generator=stream(0, "labels"))
 FORMS = ("modules", "opened", "functions", "estimators")
-
-
-def numbers(content):
-    """All numbers in a JSON document, in order."""
-    if isinstance(content, dict | list):
-        for part in content.values() if isinstance(content, dict) else content:
-            yield from numbers(part)
-    elif isinstance(content, int | float):
-        yield content
 
 
 def network(seed):
@@ -78,7 +70,7 @@ def test_an_audit_of_models_is_one_of_what_they_say(form):
         audit.of_models(models, groups=groups, fprs=(0.1,)),
         audit.of_losses(losses, PAIRS.member, **known),
     )
-    found, expected = ([*numbers(json.loads(one.to_json()))] for one in (of_models, of_answers))
+    found, expected = ([*all_numbers(json.loads(one.to_json()))] for one in (of_models, of_answers))
     assert found == pytest.approx(expected, abs=1e-6)
 
 

@@ -3,14 +3,14 @@
 import pytest
 import torch
 
+from containers import map_tensors
 from leakage.data.gaussians import gaussian
 from leakage.geometry import polytopes, rays
 from leakage.models.two_layer import TwoLayer
-from leakage.precision import DTYPE
 from leakage.theory import least_squares, ridge, two_gaussians
 from leakage.theory.gaussian_mixtures import GaussianMixture, ScaleMixture, total_variation
 from leakage.theory.least_squares import Design, Query
-from planted import directions, network, points
+from planted import directions, doubles, network, points
 from reproduced.runtime import stream
 from reproduced.statistics import histogram_advantage
 from reproduced.studies.kkt_margin.theorem_bounds import InnerProducts, output_bound
@@ -21,17 +21,9 @@ def normal(*shape, name="batch"):
     return gaussian(shape, generator=stream(0, f"{name} {shape}"))
 
 
-def tensor(*values):
-    return torch.tensor(values, dtype=DTYPE)
-
-
 def member(value, index):
-    """One entry along the first dimension of all tensors in a tuple or record."""
-    if isinstance(value, torch.Tensor):
-        return value[index]
-    if isinstance(value, tuple):
-        return tuple(member(part, index) for part in value)
-    return type(value)(**{name: member(part, index) for name, part in vars(value).items()})
+    """One entry along the first dimension of all tensors in a value."""
+    return map_tensors(value, lambda tensor: tensor[index])
 
 
 def answers_in_row_spaces(networks, inputs):
@@ -52,8 +44,8 @@ def penalised(penalties):
 DEEP, WIDE = network((4, 6, 5, 3), 0, models=(3,)), network((7, 6, 5, 3), 0, models=(3,))
 FOUR, SEVEN, WAYS = (each.expand(3, -1, -1) for each in (points(10, 4), points(10, 7), directions(10, 4)))
 NARROW, FIGURE = Design(10, 20), Design(100, 3000)
-QUERY = Query(tensor(9.0, 12.0, 15.0), tensor(8.0, 3.0, 11.0))
-SPECTRA = ridge.ResolventSamples.draw(NARROW, 12, tensor(0.1, 2.0), trials=5, generator=stream(0, "spectra"))
+QUERY = Query(doubles(9.0, 12.0, 15.0), doubles(8.0, 3.0, 11.0))
+SPECTRA = ridge.ResolventSamples.draw(NARROW, 12, doubles(0.1, 2.0), trials=5, generator=stream(0, "spectra"))
 LAW, MIXTURE = ScaleMixture(normal(6).exp()), GaussianMixture(normal(5), normal(5, name="scales").exp())
 ROWS = {
     "affine maps": (lambda nets, x: polytopes.output_map(nets, polytopes.activation_pattern(nets, x)), DEEP, FOUR),
@@ -75,7 +67,7 @@ ROWS = {
     "histograms": (lambda one, two: histogram_advantage(member=one, outsider=two), normal(3, 400), 2 * normal(3, 500)),
     "two Gaussians": (
         lambda one, two: tuple(f(member=one, outsider=two) for f in (two_gaussians.advantage, two_gaussians.threshold)),
-        *(tensor([1.0, 3.0], [torch.inf, 1.0]), tensor([0.5, 2.0], [2.0, 4.0])),
+        *(doubles([1.0, 3.0], [torch.inf, 1.0]), doubles([0.5, 2.0], [2.0, 4.0])),
     ),
     "mixtures": (
         lambda law: total_variation(outsider=law, member=LAW),
@@ -90,7 +82,7 @@ ROWS = {
         Query.draw(FIGURE, [105, 400], count=3, generator=stream(0, "points")),
     ),
     "ridge, points": (lambda q: (SPECTRA.outsider_mixture(q).variances, SPECTRA.member_mixture(q).variances), QUERY),
-    "ridge, penalties": (penalised, tensor(0.1, 2.0)),
+    "ridge, penalties": (penalised, doubles(0.1, 2.0)),
 }
 
 

@@ -41,10 +41,7 @@ growing, growth, timing = map(module, ("growing", "growth", "timing"))
 def write_record(benchmark, sizes, root):
     """The record that `--record` writes under `root` in a run of these sizes."""
     assert benchmark.BENCHMARK.run(["--record"], sizes=sizes, root=root) == 0
-    record = json.loads((root / benchmark.BENCHMARK.path).read_text("utf-8"))
-    for row in record["rows"]:
-        assert min(row["ours_seconds"], row["theirs_seconds"], row["ratio"]) > 0
-    return record
+    return json.loads((root / benchmark.BENCHMARK.path).read_text("utf-8"))
 
 
 # ── any benchmark ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -195,59 +192,13 @@ def test_the_table_of_costs_names_every_attack():
 
 # ── growth ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-SIZES = (100, 200, 400, 800, 1600)
-
-
-@pytest.fixture
-def axis(growing):
-    """One axis: sums of n numbers, at once and one by one."""
-
-    def at_once(n):
-        numbers = np.ones(n)
-        return lambda: numbers.sum(), 1
-
-    def one_by_one(n):
-        numbers = np.ones(n)
-        return lambda: sum(numbers), 1
-
-    linear, none = growing.Law(1, "each is read", note="a toy"), growing.Law(0, "a sum", note="a toy")
-    return growing.Axis(
-        id="toy.sum.n",
-        what="a sum",
-        along="numbers n",
-        unit="sum",
-        ours=growing.Curve("at once", at_once, SIZES, linear, none),
-        theirs=(growing.Curve("one by one", one_by_one, SIZES[:4], linear, none),),
-        check=lambda n: f"{n} numbers",
-        checked=10,
-    )
-
-
-@pytest.mark.parametrize("exponent", [0.0, 1.0, 2.5, -1.0])
-def test_the_exponent_of_a_power_law_is_found(growing, exponent):
-    found = growing.fit(SIZES, [3e-4 * size**exponent for size in SIZES])
-    assert found == pytest.approx((exponent,) * 3, abs=1e-9)  # rounding
-
 
 def test_the_interval_of_an_exponent_covers_it(growing):
-    draws, covered, trials = np.random.default_rng(0), 0, 600
+    sizes, draws, covered, trials = (100, 200, 400, 800, 1600), np.random.default_rng(0), 0, 600
     for _ in range(trials):
-        found = growing.fit(SIZES, [size**1.5 * math.exp(0.1 * draws.standard_normal()) for size in SIZES])
+        found = growing.fit(sizes, [size**1.5 * math.exp(0.1 * draws.standard_normal()) for size in sizes])
         covered += found.low < 1.5 < found.high
     assert 0.93 < covered / trials < 0.97
-
-
-def test_a_run_of_growth_is_recorded(growing, growth, axis, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(growing, "_LASTING", 1e-3)
-    assert growth.run(["--record"], axes=[lambda: axis], root=tmp_path) == 0
-    assert "toy.sum.n: a sum, in numbers n; 10 numbers" in capsys.readouterr().out
-    record = json.loads((tmp_path / growth.PATH).read_text("utf-8"))
-    assert {"date", "commit", "cpu", "threads", "clock", "versions", "memory"} < set(record)
-    (kept,) = record["axes"]
-    ours, theirs = kept["curves"]
-    assert (ours["side"], ours["sizes"], theirs["side"], theirs["sizes"]) == ("ours", [*SIZES], "theirs", [*SIZES[:4]])
-    assert ours["time"]["fitted"] == 4
-    assert ours["memory"]["exponent"] is None  # far less than what is counted in pages
 
 
 def test_the_methods_of_every_axis_agree_and_the_record_has_them_all(growth):

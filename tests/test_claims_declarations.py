@@ -63,12 +63,10 @@ REFUSED = [
         {"claims": [claim_entry("t.beyond.one")]},
         "claim t.beyond.one: `kind` must be ours, as the id says; got 'figure'",
     ),
-    ({"claims": [claim_entry("t.one", kind="guess")]}, "claim t.one: `kind`: Input should be 'theorem', 'figure',"),
     ({"claims": [claim_entry("t.one", values={"x": "w", "y": "w"})]}, "claim t.one: no rule looks at y"),
     ({"claims": [claim_entry("t.one", holds="y.low > 1")]}, "claim t.one: a rule names y; `values` declares x"),
     ({"claims": [claim_entry("t.one", refuted="x.low")]}, "claim t.one: `refuted`: a rule must be a comparison"),
     ({"claims": [claim_entry("t.one", why="It is {y}.")]}, "claim t.one: `why` names y; `values` declares x"),
-    ({"claims": [claim_entry("t.one", shows="{x} {y}")]}, "claim t.one: `shows` names y; `values` declares x"),
     ({"claims": [claim_entry("t.one", shows="y")]}, "claim t.one: `shows` must have one of x in braces; got 'y'"),
     ({"claims": [claim_entry("t.one", expected="held in part")]}, "claim t.one: `in_part` is required"),
     ({"claims": [without(claim_entry("t.one", expected="undecided"), "why")]}, "claim t.one: `why` is required"),
@@ -76,11 +74,8 @@ REFUSED = [
         {"claims": [without(claim_entry("t.one"), "where")]},
         "claim t.one: `where` is required, for the kind is 'figure'",
     ),
-    ({"claims": [without(claim_entry("t.one"), "claim")]}, "claim t.one: `claim`: Field required"),
-    ({"claims": [claim_entry("t.one", wher="x")]}, "claim t.one: `wher`: Extra inputs are not permitted"),
     ({"claims": [claim_entry("t.one", needs=["adult"])]}, "claim t.one: `needs` names adult, which `data` does not"),
     ({"published": {"fig1": {"x": [1], "y": [1, 2]}}}, "`published.fig1` must be columns of one length"),
-    ({"published": {"fig1": {"x": ["1e999"]}}}, "`published.fig1.x.0`: Input should be a finite number; got '1e999'"),
 ]
 
 
@@ -134,15 +129,6 @@ def test_every_claims_file_of_the_book_fits_the_schema_and_names_it():
 def test_the_verdict_is_that_of_the_first_rule_that_is_satisfied(load, value, verdict):
     declared = load(holds="x.high < 2", in_part="x.high < 3", refuted="x.low > 4")
     assert declared.verdict({"x": Exact(value, 0.1)}) == verdict
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "verdict"),
-    [(-0.5, 0.5, "held"), (-0.5, 1.5, "undecided"), (1.5, 2.5, "did not hold"), (-3, -1.5, "did not hold")],
-)
-def test_no_difference_holds_within_a_margin_and_is_refuted_beyond_it(load, low, high, verdict):
-    declared = load(holds="x.low > -1 and x.high < 1", refuted="x.high < -1 or x.low > 1")
-    assert declared.verdict({"x": Exact((low + high) / 2, (high - low) / 2)}) == verdict
 
 
 def test_rules_that_contradict_each_other_on_a_measurement_are_refused(load):

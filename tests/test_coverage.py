@@ -18,6 +18,7 @@ import torch
 from scipy import stats
 
 import leakage
+from leakage import audit
 from leakage.metrics import epsilon_bounds, estimates, gaussian_mechanism, roc
 from leakage.metrics.estimates import Estimate
 from leakage.metrics.scores import Scores
@@ -40,7 +41,7 @@ OTHERWISE = {  # a function with intervals that has no row: why
         for name in ("ridge_ladder", "logistic_ladder")
     },
     "leakage.audit.run.measure_baseline": "metrics.roc of scores in test_attacks_membership_row_features",
-    **{f"leakage.audit.epsilon.{name}": "passes on to metrics.epsilon_bounds" for name in ("one_run", "of_trials")},
+    "leakage.audit.epsilon.one_run": "passes on to metrics.epsilon_bounds",
     **{
         f"leakage.audit.result.Audit.{name}": "passes on to leakage.evaluation.Evaluation.interval"
         for name in ("interval", "results")
@@ -398,10 +399,8 @@ def privacy():
     def ends(bound):
         return Estimate(bound.epsilon, bound.epsilon, math.inf, n=bound.guesses)
 
-    found = of_counts(
-        lambda *pairs: ends(epsilon_bounds.of_trials(*pairs, delta=0.0)), coins(60, 0.75), coins(80, 0.25)
-    )
-    yield Row(epsilon_bounds.of_trials, "60 and 80 trainings", found, truth, conservative=True)
+    found = of_counts(lambda *pairs: ends(audit.of_trials(*pairs, delta=0.0)), coins(60, 0.75), coins(80, 0.25))
+    yield Row(audit.of_trials, "60 and 80 trainings", found, truth, conservative=True)
 
     def run(told, coin):
         member = coin == 1

@@ -14,6 +14,7 @@ def test_pairs_are_complementary_halves():
     torch.testing.assert_close(drawn.member.sum(0), torch.full((40,), 4))
     torch.testing.assert_close(drawn.member, ~drawn.member[drawn.partner])
     torch.testing.assert_close(drawn.member.gather(-1, drawn.rows), torch.ones(8, 20, dtype=torch.bool))
+    assert bool((drawn.member[0] != drawn.member[2]).any())
 
 
 def test_leaving_the_pair_out_leaves_counts_that_tell_nothing():
@@ -25,13 +26,6 @@ def test_leaving_the_pair_out_leaves_counts_that_tell_nothing():
         torch.testing.assert_close(drawn.member[others].sum(0) == 3, drawn.member[target])
         others[drawn.partner[target]] = False
         torch.testing.assert_close(drawn.member[others].sum(0), torch.full((40,), 3))
-
-
-def test_pairs_are_drawn_anew_and_repeatably():
-    first, again, other = (splits.complementary_pairs(40, 4, generator=stream(seed, "splits")) for seed in (0, 0, 1))
-    torch.testing.assert_close(first.member, again.member)
-    assert not torch.allclose(first.member, other.member)
-    assert not torch.allclose(first.member[0], first.member[2])
 
 
 def test_target_and_shadow_sets_are_disjoint():

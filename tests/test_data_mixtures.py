@@ -8,7 +8,7 @@ from scipy import stats
 
 from leakage.data import mixtures
 from leakage.data.gaussians import gaussian
-from leakage.data.mixtures import LAWS, draw_sample, gaussian_mixture
+from leakage.data.mixtures import LAWS, Law, draw_sample
 from leakage.metrics.roc import ks_test
 from leakage.precision import DTYPE
 from reproduced.runtime import stream
@@ -44,7 +44,7 @@ def explicit(law, dimension):
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-@pytest.mark.parametrize("law", [*LAWS, gaussian_mixture([[3.0, 0.0], [0.0, 3.0], [-2.0, -2.0]])], ids=str)
+@pytest.mark.parametrize("law", [*LAWS, Law(((3.0, 0.0), (0.0, 3.0), (-2.0, -2.0)))], ids=str)
 @pytest.mark.parametrize("dimension", [9, 30])  # with the fewest dimensions left outside the span, and with many
 def test_inner_products_have_the_law_of_those_in_all_dimensions(law, dimension, pair):
     drawn, full = (PAIRS[pair](points) for points in (sample(law, dimension), explicit(law, dimension)))
@@ -95,7 +95,7 @@ def test_runs_and_fresh_points_are_independent_draws():
 
 
 def test_components_of_a_law_are_equally_likely_and_carry_their_labels():
-    law = gaussian_mixture([[9.0, 0.0], [-9.0, 0.0], [0.0, 9.0]], labels=[1.0, 1.0, -1.0])
+    law = Law(((9.0, 0.0), (-9.0, 0.0), (0.0, 9.0)), labels=(1.0, 1.0, -1.0))
     points = sample(law, 50, rows=3000, runs=1, fresh=0)
     third = points.train[0, :, 1] > 4.5  # 4.5 standard deviations from either side
     torch.testing.assert_close(points.labels[0] < 0, third)

@@ -133,8 +133,8 @@ def test_an_attack_of_your_own_is_one_line():
     found = evaluate(
         PLANTED, {"mine": lambda models: -models.losses, "loss": ATTACKS["loss"]}, generator=stream(0, "a")
     )
-    assert found.interval("mine").estimate == 1
-    assert found.interval("mine", over="loss").estimate == 0
+    assert found.interval("mine").estimate == pytest.approx(1)
+    assert found.interval("mine", over="loss").estimate == pytest.approx(0)
     assert "mine" in str(found)
 
 
@@ -256,22 +256,6 @@ test_what_fits_no_panel_is_refused = refusals(
     ),
     (lambda: models_of(networks=[*NETWORKS[1:], lambda rows: torch.zeros(len(rows), 3)]).logits, "same classes"),
 )
-
-
-def test_too_few_models_for_an_attack_are_said_in_its_row():
-    models = TrainedModels(NETWORKS[:4], ROWS, LABELS, PAIRS.member[:4], PAIRS.partner[:4])
-    assert "≥ 6 models" in evaluate(models, ["LiRA"], generator=stream(0, "a")).results["LiRA"].missing
-    two = TrainedModels(NETWORKS[:2], ROWS, LABELS, PAIRS.member[:2])
-    assert (
-        "shadow models"
-        in evaluate(two, ["global threshold"], generator=stream(0, "a")).results["global threshold"].missing
-    )
-
-
-@each_attack
-def test_every_attack_is_explained_in_a_sentence_or_two(name):
-    assert ATTACKS[name].sentence.endswith(".")
-    assert 20 < len(ATTACKS[name].sentence) < 240
 
 
 def test_a_rate_that_never_varies_has_an_interval_with_a_width():

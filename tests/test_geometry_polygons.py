@@ -13,7 +13,7 @@ def line(*numbers: float) -> torch.Tensor:
 
 
 def corners(table: Polygons, index: int) -> list[tuple[float, float]]:
-    return [tuple(corner) for corner in table.vertices[index, : int(table.corners[index])].tolist()]
+    return [tuple(corner) for corner in table.vertices[index, : int(table.corners[index])].round(decimals=12).tolist()]
 
 
 def test_a_square_is_cut_in_two_with_the_cut_owned_by_the_line():

@@ -11,50 +11,6 @@ from leakage.geometry.polytopes import activation_pattern, jacobian_norm, output
 from leakage.models import mlp
 from planted import directions, network, one_layer, points
 from reproduced.runtime import stream
-from reproduced.studies.polytopes import theorems
-
-WIDTHS = [(2, 9, 2), (5, 7, 6, 3), (20, 8, 8, 8, 4)]
-ROUNDING = 1e-13  # sums of at most 20 products of numbers of order 1
-
-
-@pytest.mark.parametrize("widths", WIDTHS)
-def test_adapted_parameters_give_the_height_of_every_neuron(widths):
-    model, given = network(widths, 0), points(40, widths[0])
-    weights, biases = polytopes.layer_maps(model, polytopes.activation_pattern(model, given))
-    for weight, bias, height in zip(weights, biases, model.preactivations(given), strict=True):
-        assert ((weight @ given.unsqueeze(-1)).squeeze(-1) + bias - height).abs().max() < ROUNDING
-
-
-@pytest.mark.parametrize("widths", WIDTHS)
-def test_the_output_map_is_the_jacobian(widths):
-    model, given = network(widths, 1), points(40, widths[0])
-    slope, constant = polytopes.output_map(model, polytopes.activation_pattern(model, given))
-    leaf = given.clone().requires_grad_()
-    rows = [torch.autograd.grad(total, leaf, retain_graph=True)[0] for total in model(leaf).sum(0)]
-    jacobian = torch.stack(rows, 1)
-    assert (slope - jacobian).abs().max() < ROUNDING
-    assert ((slope @ given.unsqueeze(-1)).squeeze(-1) + constant - model(given)).abs().max() < ROUNDING
-
-
-def test_adapted_parameters_hold_on_the_whole_polytope():
-    model, given = network((3, 12, 12, 2), 0), points(200, 3)
-    gates = polytopes.activation_pattern(model, given)
-    near = given + 1e-2 * points(200, 3, seed=1)
-    same = (polytopes.join_layers(polytopes.activation_pattern(model, near)) == polytopes.join_layers(gates)).all(-1)
-    slope, constant = polytopes.output_map(model, gates)
-    error = ((slope @ near.unsqueeze(-1)).squeeze(-1) + constant - model(near)).abs().amax(-1)
-    assert 100 < same.sum() < 200
-    assert error[same].max() < ROUNDING
-    assert error[~same].max() > 1e-9
-
-
-def test_algorithm_3_as_printed_agrees_on_the_first_layer_only():
-    model, given = network((2, 25, 25, 25, 2), 0), points(200, 2)
-    gates = polytopes.activation_pattern(model, given)
-    right, printed = polytopes.layer_maps(model, gates)[1], theorems.printed_biases(model, gates)
-    off = [float(((a - b).abs() > 1e-9).double().mean()) for a, b in zip(right, printed, strict=False)]
-    assert off[0] == 0
-    assert min(off[1:]) > 0.95  # the bias of an inactive neuron almost never vanishes
 
 
 def test_smooth_gates_sharpen_to_the_pattern_and_have_a_gradient():
@@ -126,7 +82,7 @@ def test_the_output_jacobian_is_that_of_the_polytope(widths):
 def test_one_neuron_is_as_far_as_its_line():
     model = one_layer([[3.0, 4.0], [0.0, 2.0]], [5.0, -6.0])
     found = polytopes.nearest_hyperedges(model, torch.zeros(1, 2, dtype=torch.float64), count=2)
-    assert found.distances.tolist() == [[1.0, 3.0]]
+    assert found.distances[0].tolist() == pytest.approx([1.0, 3.0])
     assert found.neurons.tolist() == [[0, 1]]
 
 
@@ -163,4 +119,4 @@ def test_a_neuron_without_open_path_is_never_reached():
         (model.biases[0], torch.zeros(1, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)),
     )
     found = polytopes.hyperedge_distances(deep, torch.tensor([[-2.0, 0.0]], dtype=torch.float64))
-    assert found.tolist() == [[2.0, math.inf]]
+    assert found[0].tolist() == pytest.approx([2.0, math.inf])

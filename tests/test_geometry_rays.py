@@ -8,7 +8,7 @@ import torch
 
 from leakage.geometry import polytopes, rays
 from leakage.models.mlp import Mlp
-from planted import directions, network, one_layer, points
+from planted import directions, half_space, network, one_layer, points
 from reproduced.runtime import stream
 from reproduced.studies.polytopes import other_algorithms
 
@@ -45,9 +45,9 @@ def test_crossings_of_one_layer_are_those_of_its_lines():
     model = one_layer([[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]], [-1.0, 1.0, -6.0])
     start, along = torch.zeros(1, 2, dtype=torch.float64), torch.tensor([[1.0, 0.0]], dtype=torch.float64)
     found = rays.ray_crossings(model, start, along, crossings=3)
-    assert found.lengths.tolist() == [[1.0, 3.0, math.inf]]
+    assert found.lengths[0].tolist() == pytest.approx([1.0, 3.0, math.inf])
     assert found.neurons.tolist() == [[0, 2, -1]]
-    assert other_algorithms.cut_rays(model, start, along, until=2.0).lengths.tolist() == [[1.0]]
+    assert other_algorithms.cut_rays(model, start, along, until=2.0).lengths[0].tolist() == pytest.approx([1.0])
 
 
 @pytest.mark.parametrize("widths", WIDTHS)
@@ -71,6 +71,7 @@ def test_no_label_changes_where_one_class_always_wins():
     given, along = points(20, 2).abs(), directions(20, 2).abs()
     assert rays.ray_label_change(model, given, along, until=9.0).isinf().all()
     assert other_algorithms.cut_rays_by_label(model, given, along, until=9.0).isinf().all()
+    assert other_algorithms.search_rays(model, given, along, steps=9, event="label").isinf().all()
 
 
 def a_network(outputs):
@@ -97,7 +98,6 @@ def test_where_outputs_are_equal_the_lowest_class_has_the_label(change, outputs,
     assert float(change(a_network(outputs), point, direction, until=5.0)) == pytest.approx(expected)
 
 
-@pytest.mark.filterwarnings("ignore:`points` has points on a hyperedge")
 def test_both_methods_agree_on_networks_full_of_ties():
     """Whole weights, points and diagonal ways: ties, dead zones and crossings at one place are everywhere."""
     draws = stream(3, "whole networks")
@@ -138,16 +138,8 @@ def test_a_far_end_hides_no_change_of_label():
         assert float(rays.ray_label_change(hat, start, way, until=until)) == pytest.approx(0.5, abs=1e-12)
 
 
-def two_halves() -> Mlp:
-    """Label 1 where the first coordinate is above 1, label 0 elsewhere."""
-    weight = torch.tensor([[1.0, 0.0], [-1.0, 0.0]], dtype=torch.float64)
-    read = torch.tensor([[0.0, 0.0], [1.0, -1.0]], dtype=torch.float64)
-    return Mlp((weight, read), (torch.tensor([10.0, 10.0]).double(), torch.tensor([0.0, -2.0]).double()))
-
-
 def test_the_label_change_on_a_segment_is_where_it_is():
-    network = two_halves()
     points = torch.tensor([[0.0, 0.0], [0.0, 0.0], [3.0, 0.0], [0.5, 0.5]], dtype=torch.float64)
     ends = torch.tensor([[4.0, 0.0], [0.9, 0.0], [-1.0, 0.0], [0.5, 0.5]], dtype=torch.float64)
-    found = rays.segment_label_change(network, points, ends)
+    found = rays.segment_label_change(half_space(at=1.0), points, ends)
     assert torch.allclose(found, torch.tensor([1.0, torch.inf, 2.0, torch.inf], dtype=torch.float64), atol=1e-14)

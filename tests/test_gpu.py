@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn.functional import normalize
 
+from containers import map_tensors
 from leakage.data.gaussians import chi_square, gaussian
 from leakage.metrics import roc
 from leakage.metrics.roc import ks_test
@@ -20,6 +21,7 @@ from leakage.theory.least_squares import Design, Query
 from leakage.trainers import ensembles
 from leakage.trainers.ensembles import Examples, ModuleEnsemble, Recipe
 from leakage.trainers.min_norm import nested_min_norm
+from planted import doubles
 from reproduced.runtime import stream
 from reproduced.statistics import histogram_advantage
 from reproduced.studies.min_norm import latent_space, relu_features
@@ -41,19 +43,8 @@ def normal(*shape):
     return gaussian(shape, generator=stream(0, f"gpu {shape}"))
 
 
-def tensor(*values):
-    return torch.tensor(values, dtype=DTYPE)
-
-
-def moved(value: Any, device: str) -> Any:
-    """The tensors of a container or a record on a device."""
-    if isinstance(value, torch.Tensor):
-        return value.to(device)
-    if isinstance(value, tuple):
-        return tuple(moved(part, device) for part in value)
-    if isinstance(value, dict):
-        return {name: moved(part, device) for name, part in value.items()}
-    return None if value is None else type(value)(**moved(vars(value), device))
+def move(value: Any, device: str) -> Any:
+    return map_tensors(value, lambda tensor: tensor.to(device))
 
 
 def one_step(stack, examples, rows):
@@ -78,7 +69,7 @@ NUMBERS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     ),
     "two Gaussians": (
         lambda **laws: (two_gaussians.advantage(**laws), two_gaussians.power(**laws, fpr=0.01)),
-        dict(outsider=tensor(0.1, 1.0, 1.0, 9.0), member=tensor(1.0, 1.0, torch.inf, 1.0)),
+        dict(outsider=doubles(0.1, 1.0, 1.0, 9.0), member=doubles(1.0, 1.0, torch.inf, 1.0)),
     ),
     "mixtures": (
         lambda **laws: (gaussian_mixtures.total_variation(**laws), gaussian_mixtures.power(**laws, fpr=0.01)),
@@ -102,7 +93,7 @@ NUMBERS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     ),
     "ridge": (
         partial(ridge.limit_variances, WIDE),
-        dict(p=WIDE.widths([500, 3000]), penalty=tensor(0.1, 2.0), query=Query.typical(WIDE, [500, 3000])),
+        dict(p=WIDE.widths([500, 3000]), penalty=doubles(0.1, 2.0), query=Query.typical(WIDE, [500, 3000])),
     ),
     "ridge predictions": (
         partial(ridge_predictions, penalties=[0.1, 3.0, 1e6]),
@@ -123,12 +114,12 @@ NUMBERS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "cosines": (partial(outsider_variances, COSINES), TIMES),
     "released cosines": (partial(exact_outsider_variances, Cosines.released(10, 32, 12)), TIMES),
 }
-QUERY = dict(query=Query(*tensor(15.0, 14.0)))
+QUERY = dict(query=Query(*doubles(15.0, 14.0)))
 # The draws of one law a row.
 DRAWS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "chi-squares": (
         lambda dof, generator: chi_square(dof, (20_000, 2), generator=generator).mT,
-        dict(dof=tensor(1, 7)),
+        dict(dof=doubles(1, 7)),
     ),
     "outsiders": (partial(least_squares.sample_outsider, FIGURE, 100, trials=20_000), dict(query=POINTS.at_width(0))),
     "members": (partial(least_squares.sample_member, FIGURE, 60, trials=20_000), dict(query=POINTS.at_width(0))),
@@ -158,17 +149,17 @@ for who in ("outsider", "member"):
 @pytest.mark.parametrize("name", NUMBERS)
 def test_the_gpu_gives_the_same_numbers(name):
     function, given = NUMBERS[name]
-    found = function(**moved(given, DEVICE))
+    found = function(**move(given, DEVICE))
     assert {part.device.type for part in (found if isinstance(found, tuple) else (found,))} == {DEVICE}
     # Sums in another order, times the condition numbers of designs close to the interpolation threshold.
-    torch.testing.assert_close(moved(found, "cpu"), function(**given), rtol=1e-5, atol=1e-9)
+    torch.testing.assert_close(move(found, "cpu"), function(**given), rtol=1e-5, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", DRAWS)
 def test_the_gpu_draws_from_the_same_law(name):
     function, given = DRAWS[name]
     near = function(**given, generator=stream(0, name))
-    far = function(**moved(given, DEVICE), generator=stream(0, name, DEVICE))
+    far = function(**move(given, DEVICE), generator=stream(0, name, DEVICE))
     assert far.device.type == DEVICE
     for ours, expected in zip(torch.atleast_2d(far.cpu()), torch.atleast_2d(near), strict=True):
         # Where a member's model interpolates, all variances are one number.

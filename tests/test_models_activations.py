@@ -26,15 +26,14 @@ def by_autograd(sigma, x, *, order):
 
 @EACH
 def test_derivatives_are_those_of_autograd(sigma):
-    found = sigma.derivatives(GRID, order=5)
-    for order, expected in enumerate(by_autograd(sigma, GRID.clone(), order=5)):
-        # A derivative of order p is a polynomial in σ with coefficients up to about p!.
-        torch.testing.assert_close(found[order], expected, rtol=1e-11, atol=1e-14 * math.factorial(order))
+    found = sigma.derivatives(GRID, order=2)
+    for value, expected in zip(found, by_autograd(sigma, GRID.clone(), order=2), strict=True):
+        torch.testing.assert_close(value, expected, rtol=1e-11, atol=3e-14)  # rounding of terms up to 3
 
 
 @EACH
 def test_as_many_derivatives_come_as_were_asked_for(sigma):
-    assert [len(sigma.derivatives(GRID, order=order)) for order in range(4)] == [1, 2, 3, 4]
+    assert [len(sigma.derivatives(GRID, order=order)) for order in range(3)] == [1, 2, 3]
     torch.testing.assert_close(sigma.derivatives(GRID, order=0)[0], sigma(GRID), rtol=1e-15, atol=1e-15)
 
 
@@ -42,7 +41,7 @@ def test_as_many_derivatives_come_as_were_asked_for(sigma):
 def test_the_slope_at_a_kink_is_that_of_pytorch(name):
     zero = torch.zeros(1, dtype=DTYPE, requires_grad=True)
     (slope,) = torch.autograd.grad(activation(name)(zero), zero)
-    assert activation(name).derivatives(zero.detach(), order=1)[1] == slope
+    torch.testing.assert_close(activation(name).derivatives(zero.detach(), order=1)[1], slope)
 
 
 @EACH
@@ -66,9 +65,9 @@ def test_an_activation_is_called_monotone_if_it_increases_strictly(sigma):
 
 
 @EACH
-def test_an_activation_is_called_smooth_if_all_its_derivatives_are_continuous(sigma):
+def test_an_activation_is_called_smooth_if_its_derivatives_are_continuous(sigma):
     around = torch.tensor([-1e-9, 1e-9], dtype=DTYPE)
-    jumps = [float(value.diff().abs()) for value in sigma.derivatives(around, order=4)]
+    jumps = [float(value.diff().abs()) for value in sigma.derivatives(around, order=2)]
     assert sigma.smooth == (max(jumps) < 1e-6)
 
 

@@ -1,6 +1,7 @@
 """From a book to its staged pages: alt texts, pages that are notebooks, and a chapter with the real library."""
 
 import re
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +13,7 @@ from sphinx.errors import ConfigError
 from reproduced.pages import sphinx_extension
 from reproduced.pages.render import execute_pages, stage
 from reproduced.run.book import Book
-from small_book import CONFIG, HEADER, INTRO, PARAMETERS, build, cell, make_repository, read_ledger, staged
+from small_book import HEADER, PARAMETERS, build, cell, make_repository, read_ledger, staged
 
 BOOK = Path(__file__).parents[1] / "book"
 PICTURE = """
@@ -78,17 +79,11 @@ def real_book(tmp_path):
     one = f"{{id: r.one, claim: C., where: W, {rules}}}"
     two = f"{{id: r.data, claim: C., where: W, {rules}, needs: [mnist]}}"
     head = "chapter: real, prefix: r, title: T, paper: k, data: [mnist]"
-    texts = {
-        "book/claims/real.yml": f"{{{head}, claims: [{one}, {two}]}}",
-        "book/real.md": f"{HEADER}\n# Real\n\n" + "\nWords.\n\n".join(cells),
-        "book/intro.md": INTRO,
-        "_config.yml": CONFIG,
-        "_toc.yml": "format: jb-book\nroot: intro\nchapters: [{file: real}]\n",
-    }
-    for path, text in texts.items():
-        (tmp_path / "repository" / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "repository" / path).write_text(text, "utf-8")
-    return tmp_path / "repository"
+    root = make_repository(tmp_path / "repository", "real")
+    shutil.rmtree(root / "lib")
+    (root / "book/claims/real.yml").write_text(f"{{{head}, claims: [{one}, {two}]}}", "utf-8")
+    (root / "book/real.md").write_text(f"{HEADER}\n# Real\n\n" + "\nWords.\n\n".join(cells), "utf-8")
+    return root
 
 
 def test_a_chapter_that_uses_the_real_library_is_collected_and_staged(real_book, tmp_path, capsys, monkeypatch):

@@ -11,7 +11,7 @@ import psutil
 import pytest
 import torch
 
-from checking import HANGS, wait_until
+from checking import HANGS, all_numbers, wait_until
 from reproduced import command_line
 from reproduced.runtime import stream
 from small_book import (
@@ -229,11 +229,4 @@ def test_an_audit_finds_on_workers_what_it_finds_here(scores, tmp_path):
     found, expected = (json.loads(path.read_text("utf-8"))["attacks"] for path in (there, here))
     assert [one["attack"] for one in found] == [one["attack"] for one in expected]
     for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(_numbers(one), _numbers(other), rtol=1e-9)
-
-
-def _numbers(value) -> list[float]:
-    """All numbers in a value of JSON."""
-    if isinstance(value, dict | list):
-        return [number for one in (value.values() if isinstance(value, dict) else value) for number in _numbers(one)]
-    return [value] if isinstance(value, float) else []
+        np.testing.assert_allclose([*all_numbers(one)], [*all_numbers(other)], rtol=1e-9)

@@ -133,11 +133,10 @@ def test_a_changed_rule_is_tried_again_and_changed_words_are_not(repository):
     }
 
 
-def test_it_is_told_how_many_claims_lack_seeds_or_that_none_does(repository, capsys):
+def test_what_lacks_seeds_is_run_and_nothing_else(repository, capsys):
     _, told, _ = run(repository, ["replicate", "--seeds", "2"], capsys)
-    assert "2 of 2 claims lack seeds, up to 2 of 2\n4 tasks, at 2 seeds\n" in told
+    assert "4 tasks, at 2 seeds\n" in told
     _, told, _ = run(repository, ["replicate", "--seeds", "1"], capsys)
-    assert "Every claim has its 1 seeds already; --seeds 3 asks for more.\n" in told
     assert "tasks" not in told
 
 

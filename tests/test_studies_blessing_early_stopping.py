@@ -4,17 +4,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
-from leakage.data.gaussians import gaussian
-from leakage.data.membership_splits import complementary_pairs
 from leakage.data.tabular import LabelledData
 from leakage.metrics.scores import rates
-from leakage.models.initialisation import initial
-from leakage.trainers.ensembles import Examples, ModuleEnsemble, Recipe
+from leakage.trainers.ensembles import Recipe
 from reproduced.runtime import stream
 from reproduced.studies.blessing import early_stopping
-from reproduced.studies.blessing.early_stopping import record_training
 
 
 def draw_clustered_bits(n: int, *, features: int, classes: int, flip: float) -> LabelledData:
@@ -145,27 +140,3 @@ def test_widths_share_pool_and_pairs_and_splits_do_not():
 def test_epochs_cut_into_parts_take_the_same_steps():
     cut = small(epochs=(0, 1 / 3, 2, 6), parts=3)  # 60 rows are three parts of one batch
     torch.testing.assert_close(early_stopping.at_epochs(cut, (0, 2, 6)).train_loss, small().train_loss)
-
-
-def network():
-    return nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
-
-
-def draw_examples(count, name):
-    points = gaussian((count, 5), generator=stream(0, name)).float()
-    return Examples((points,), points[:, :3].argmax(-1))
-
-
-def record(stack=None, epochs=(0, 1, 3)):
-    draws = stream(0, "networks")
-    networks = ModuleEnsemble(network(), stack or initial(network(), 4, generator=draws))
-    pairs = complementary_pairs(40, 4, generator=stream(0, "pairs"))
-    pool, other = draw_examples(40, "pool"), draw_examples(30, "other")
-    recipe = Recipe(epochs=3, batch=10, learning_rate=0.05)
-    return record_training(networks, pool, other, recipe, pairs=pairs, epochs=epochs, generator=draws)
-
-
-def test_before_training_the_losses_are_those_of_the_initial_networks():
-    start = initial(network(), 4, generator=stream(0, "networks"))
-    expected = ModuleEnsemble(network(), start).compute_losses(draw_examples(40, "pool"))
-    torch.testing.assert_close(record().recorded.losses[0], expected.losses)

@@ -12,7 +12,6 @@ from reproduced.studies.blessing import private_training
 
 ERROR = torch.tensor([0.1, 0.2, 0.3, 0.2, 0.4])
 ADVANTAGE = torch.tensor([0.5, 0.3, 0.1, 0.4, 0.1])
-RATES = (0.2, 0.5, 1.0)
 
 
 def test_the_front_holds_what_nothing_beats_on_both_axes():
@@ -104,26 +103,3 @@ def test_points_that_are_all_alike_leak_nothing():
     # All points of a class have one loss, so no threshold separates members from outsiders but by their classes.
     assert float(found.attacks["global"].advantage.mean(-1).abs().max()) < 0.1  # four standard errors, as before
     assert float(found.error[0].max()) == pytest.approx(0.0)
-
-
-def a_point(width=8, split=0, *, seed=0, pool=40, noise=(0.5, 2.0), steps=30):
-    draws = stream(7, "data")
-    labels = torch.randint(3, (60,), generator=draws)
-    features = 2 * torch.eye(3)[labels] + 0.3 * torch.randn(60, 3, generator=draws)
-    return private_training.audit_private_training(
-        (width, split),
-        features=features,
-        labels=labels,
-        pool=pool,
-        models=6,
-        noise=noise,
-        learning_rates=RATES,
-        recipe=PrivateRecipe(steps, 8.0),
-        seed=seed,
-    )
-
-
-def test_little_noise_learns_what_much_noise_does_not():
-    error = a_point(noise=(0.1, 100.0), steps=60).error.mean(-1)
-    assert float(error[0::2].min()) < 0.1  # three well separated classes
-    assert float(error[1::2].min()) > 0.3

@@ -135,7 +135,7 @@ def test_simulated_spans_turn_by_the_contracted_tilt_which_grows_with_the_batch(
 CHAIN = Game(3, 2000, activation="tanh", inputs="chain", overlap=0.4, bias=1.0)
 
 
-@pytest.mark.parametrize("name", ["polynomial", "tanh"])
+@pytest.mark.parametrize("name", ["polynomial", "tanh", "relu", "elu"])
 def test_no_entry_of_a_moment_is_biased(name):
     found = measure_deviations(dataclasses.replace(CHAIN, activation=name), rounds=30, seed=0)
     assert found.entries == (6, 10, 15)

@@ -99,7 +99,7 @@ def test_reduced_phases_make_aliases_equal():
     for alias in reduced[1:]:
         torch.testing.assert_close(alias, reduced[0], rtol=0, atol=1e-15)
     released = model.rows(times, phase="left-to-right")
-    assert 1e-14 < float((released[0] - released[1]).abs().max()) < 1e-11
+    assert 1e-15 < float((released[0] - released[1]).abs().max()) < 1e-11
 
 
 def test_rounding_noise_decides_the_released_curve():

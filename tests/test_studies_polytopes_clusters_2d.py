@@ -62,14 +62,7 @@ def test_a_network_learns_its_own_data():
         right = found.network(model)(data.points).argmax(-1) == data.labels
         torch.testing.assert_close(found.accuracy[model], right.double().mean())
     assert found.network(0).weights[0].dtype == torch.float64
-
-
-def test_seed_and_group_fix_everything():
-    task = ClusterTask(EASY.layout, EASY.hidden, Recipe(epochs=1, batch=20))
-    first, again, other = (clusters_2d.train_networks(task, models=2, seed=3, group=group) for group in (1, 1, 2))
-    torch.testing.assert_close(first.network(0).weights[0], again.network(0).weights[0])
-    assert not torch.allclose(first.data[0].points, first.data[1].points)
-    assert not torch.allclose(first.data[0].points, other.data[0].points)
+    assert not torch.allclose(found.data[0].points, found.data[1].points)
 
 
 # ── what their pictures show ──────────────────────────────────────────────────────────────────────────────────────────

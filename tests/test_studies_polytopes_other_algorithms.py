@@ -30,7 +30,7 @@ def test_linear_programs_find_the_same_edges_and_ends_as_cutting():
     found = other_algorithms.compare_programs(CELLS, range(0, len(CELLS), len(CELLS) // 5))
     assert found.same_edges.all()
     assert found.vertex_error.max() < 1e-8  # the solver's own tolerance is 1e-7 on constraints; measured 1e-15
-    assert (found.seconds > 0).all()
+    assert (found.seconds >= 0).all()
 
 
 def test_half_space_intersection_finds_the_same_polygons_as_cutting():
@@ -88,12 +88,6 @@ def test_the_search_for_the_label_is_right_where_it_changes_once():
     found = search_rays(model, *start_and_way(0.5, 0.0), steps=60, event="label")
     assert abs(float(found) - 1.8) < 1e-12
     assert abs(float(rays.ray_label_change(model, *start_and_way(0.5, 0.0), until=60.0)) - 1.8) < 1e-12
-
-
-def test_nothing_is_met_where_nothing_changes():
-    model = one_layer([[1.0, 0.0], [0.0, 1.0]], [0.1, 0.2], outputs=[[1.0, 1.0], [-1.0, -1.0]])
-    given, along = points(20, 2).abs(), directions(20, 2).abs()
-    assert search_rays(model, given, along, steps=9, event="label").isinf().all()
 
 
 @pytest.mark.parametrize("event", ["label", "pattern"])

@@ -12,22 +12,21 @@ from leakage.evaluation import evaluate
 from leakage.metrics import gaussian_mechanism
 from leakage.metrics.estimates import Estimate
 from leakage.theory.logistic.output_law import average_advantage
+from planted import RANDOM_LABELS
 from reproduced.runtime import stream
 from reproduced.studies.side_by_side import comparisons, epsilons, logistic_ladder, ridge_ladder, targets
 
-BITS = (torch.rand(480, 60, generator=stream(0, "bits")) < 0.3).float()
-DATA = LabelledData(BITS, torch.randint(4, (480,), generator=stream(0, "classes")))  # labels by lot
-IMAGES = LabelledData(BITS[:, :36].contiguous(), DATA.labels)
+IMAGES = LabelledData(RANDOM_LABELS.features[:, :36].contiguous(), RANDOM_LABELS.labels)
 
 
-def panel(kind, data=DATA, **changed):
+def panel(kind, data=RANDOM_LABELS, **changed):
     return targets.train_models(kind, data, **(dict(points=80, models=6, name="noise", seed=0) | changed))
 
 
 @functools.cache
 def kept(kind, *, images=False):
     """A panel that several tests look at, of noise or of its images."""
-    return panel(kind, IMAGES if images else DATA)
+    return panel(kind, IMAGES if images else RANDOM_LABELS)
 
 
 @pytest.mark.parametrize("kind", targets.KINDS)

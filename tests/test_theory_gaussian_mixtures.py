@@ -11,7 +11,7 @@ from scipy import stats
 
 from leakage.metrics import roc
 from leakage.precision import DTYPE
-from leakage.theory import gaussian_mixtures, least_squares, two_gaussians
+from leakage.theory import least_squares, two_gaussians
 from leakage.theory.gaussian_mixtures import (
     GaussianMixture,
     ScaleMixture,
@@ -23,6 +23,7 @@ from leakage.theory.gaussian_mixtures import (
     total_variation,
 )
 from leakage.theory.least_squares import Design, Query
+from planted import doubles
 from reproduced.runtime import stream
 
 P_VALUE = 1e-3  # the seeds are fixed: a right law fails once in a thousand choices of seed, and then always
@@ -32,57 +33,67 @@ variances = st.lists(st.floats(-3, 3), min_size=1, max_size=5).map(
 )
 
 
-def tensor(*values):
-    return torch.tensor(values, dtype=DTYPE)
-
-
-def random_law(seed, *, batch=(), atoms=6):
+def random_law(seed, *, atoms=6):
     generator = stream(seed, "law")
-    weights = torch.rand(*batch, atoms, generator=generator, dtype=DTYPE)
-    exponents = torch.randn(*batch, atoms, generator=generator, dtype=DTYPE)
-    return ScaleMixture(exponents.exp(), weights / weights.sum(-1, keepdim=True))
+    weights = torch.rand(atoms, generator=generator, dtype=DTYPE)
+    exponents = torch.randn(atoms, generator=generator, dtype=DTYPE)
+    return ScaleMixture(exponents.exp(), weights / weights.sum())
 
 
-def integral(outsider, member, *, points=200_000):
-    """The definition: half the integral of |f0 - f1| over y > 0 of both folded densities, by the trapezoidal rule."""
-    last = 12 * float(torch.cat([outsider.variances, member.variances]).max().sqrt())
-    first = 1e-3 * float(torch.cat([outsider.variances, member.variances]).min().sqrt())
-    y = torch.cat([torch.zeros(1), torch.logspace(math.log10(first), math.log10(last), points)]).to(DTYPE)
-    return float(torch.trapezoid((outsider.density(y) - member.density(y)).abs(), y)) / 2
+def random_mixture(seed, *, atoms=5, variance=0.1):
+    generator = stream(seed, "mixture")
+    means, scales = (torch.randn(atoms, generator=generator, dtype=DTYPE) for _ in range(2))
+    return GaussianMixture(means, variance * scales.exp())
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_the_distance_is_the_integral_of_the_density_difference(seed):
-    outsider, member = random_law(seed), random_law(seed + 100, atoms=4)
-    # The rule's error: second differences on a grid of 6e-5 relative steps.
-    assert float(total_variation(member=member, outsider=outsider)) == pytest.approx(
-        integral(outsider, member), abs=1e-7
-    )
+EITHER = variances.map(ScaleMixture), st.integers(0, 10**6).map(random_mixture)
+PAIRS = st.one_of(*(st.tuples(law, law) for law in EITHER))
+SIZES = torch.cat([torch.zeros(1, dtype=DTYPE), torch.logspace(-4, 6.1, 300_000, dtype=DTYPE)])
+LINE = torch.linspace(-12, 12, 60_001, dtype=DTYPE)
+ALTERNATING = [ScaleMixture(10.0 ** torch.arange(start, 12, 4).to(DTYPE)) for start in (0, 2)]
+
+
+# The trapezoidal rule has relative steps of 8e-5, or steps of 4e-4, a sixtieth of the narrowest deviation.
+@pytest.mark.parametrize(
+    ("laws", "y", "error"),
+    [
+        (ALTERNATING, SIZES, 1e-7),
+        *(([random_law(seed), random_law(seed + 100, atoms=4)], SIZES, 1e-7) for seed in range(6)),
+        *(
+            ([random_mixture(seed, atoms=atoms, variance=variance) for seed in (0, 1)], LINE, 1e-5)
+            for atoms, variance in ((1, 1.0), (5, 0.1), (40, 0.01), (100, 0.01))
+        ),
+    ],
+)
+def test_the_distance_is_the_integral_of_the_density_difference(laws, y, error):
+    outsider, member = laws
+    integral = float(torch.trapezoid((outsider.density(y) - member.density(y)).abs(), y)) / 2
+    assert float(total_variation(member=member, outsider=outsider)) == pytest.approx(integral, abs=error)
 
 
 @repeatable
-@given(outsider=st.floats(-6, 6), member=st.floats(-6, 6))
-def test_single_gaussians_have_the_closed_form(outsider, member):
-    laws = {"outsider": tensor(10**outsider), "member": tensor(10**member)}
+@given(outsider=st.floats(-6, 6), member=st.floats(-6, 6), mean=st.floats(-10, 10))
+def test_single_gaussians_of_one_mean_have_the_closed_form(outsider, member, mean):
+    laws = {"outsider": doubles(10**outsider), "member": doubles(10**member)}
+    expected = float(two_gaussians.advantage(**laws))
     # The crossing is known to 1e-6 of its place, and the error of the distance is the square of that.
-    assert float(total_variation(**laws)) == pytest.approx(float(two_gaussians.advantage(**laws)), abs=1e-9)
+    assert float(total_variation(**laws)) == pytest.approx(expected, abs=1e-9)
+    moved = {who: GaussianMixture(doubles(mean), variance) for who, variance in laws.items()}
+    assert float(total_variation(**moved)) == pytest.approx(expected, abs=1e-8)
 
 
-def test_laws_that_alternate_in_scale_cross_many_times_and_no_crossing_is_missed():
-    outsider, member = (ScaleMixture(10.0 ** torch.arange(start, 12, 4).to(DTYPE)) for start in (0, 2))
+def test_laws_that_alternate_in_scale_cross_many_times():
+    outsider, member = ALTERNATING
     assert thresholds(member=member, outsider=outsider).shape == (5,)
-    assert float(total_variation(member=member, outsider=outsider)) == pytest.approx(
-        integral(outsider, member), abs=1e-7
-    )
 
 
 def test_the_one_threshold_of_gaussians_is_where_their_densities_cross():
-    laws = {"outsider": tensor(0.3), "member": tensor(2.0)}
+    laws = {"outsider": doubles(0.3), "member": doubles(2.0)}
     torch.testing.assert_close(thresholds(**laws), two_gaussians.threshold(**laws), rtol=1e-5, atol=0)
 
 
 def test_heavy_tails_add_a_second_threshold_and_the_densities_cross_at_both():
-    outsider, member = ScaleMixture(tensor(0.5, 30.0), tensor(0.95, 0.05)), ScaleMixture(tensor(1.0))
+    outsider, member = ScaleMixture(doubles(0.5, 30.0), doubles(0.95, 0.05)), ScaleMixture(doubles(1.0))
     crossings = thresholds(member=member, outsider=outsider)
     assert crossings.shape == (2,)
     torch.testing.assert_close(outsider.density(crossings), member.density(crossings), rtol=1e-4, atol=0)
@@ -93,11 +104,12 @@ def test_heavy_tails_add_a_second_threshold_and_the_densities_cross_at_both():
 
 
 @repeatable
-@given(outsider=variances, member=variances, rules=st.lists(st.floats(-4, 4), min_size=2, max_size=2))
-def test_no_threshold_and_no_band_beats_the_distance(outsider, member, rules):
+@given(laws=PAIRS, rules=st.lists(st.floats(-4, 4), min_size=2, max_size=2))
+def test_no_threshold_and_no_band_beats_the_distance(laws, rules):
+    outsider, member = laws
     distance = float(total_variation(member=member, outsider=outsider))
     low, high = sorted(10**rule for rule in rules)
-    single = threshold_advantage(tensor(low, high), member=member, outsider=outsider)
+    single = outsider.cdf(doubles(low, high)) - member.cdf(doubles(low, high))
     assert 0 <= distance <= 1
     assert distance >= float(single.abs().max()) - 1e-9
     assert distance >= abs(float(torch.diff(single))) - 1e-9
@@ -106,9 +118,9 @@ def test_no_threshold_and_no_band_beats_the_distance(outsider, member, rules):
 
 def test_a_rule_that_points_the_wrong_way_has_a_negative_advantage():
     """Where members vary less, "large answers are members" calls more outsiders members than members."""
-    rule = tensor(0.5, 1.0, 2.0)
-    assert bool((threshold_advantage(rule, outsider=tensor(4.0), member=tensor(1.0)) < 0).all())
-    assert bool((threshold_advantage(rule, outsider=tensor(1.0), member=tensor(4.0)) > 0).all())
+    rule = doubles(0.5, 1.0, 2.0)
+    assert bool((threshold_advantage(rule, outsider=doubles(4.0), member=doubles(1.0)) < 0).all())
+    assert bool((threshold_advantage(rule, outsider=doubles(1.0), member=doubles(4.0)) > 0).all())
 
 
 @repeatable
@@ -117,21 +129,28 @@ def test_equal_laws_are_indistinguishable_however_they_are_written(law):
     split = ScaleMixture(torch.cat([law, law.flip(0)]), torch.full((2 * len(law),), 0.5 / len(law), dtype=DTYPE))
     assert float(total_variation(outsider=law, member=split)) < 1e-12
     assert float(power(outsider=law, member=split, fpr=0.1)) == pytest.approx(0.1, abs=1e-9)
+    means = law.log()
+    turned = GaussianMixture(means.flip(0), law.flip(0))
+    assert float(total_variation(outsider=GaussianMixture(means, law), member=turned)) < 1e-12
 
 
 def test_very_different_laws_are_told_apart_for_certain():
-    assert float(total_variation(outsider=tensor(1e-12), member=tensor(1.0, 2.0))) > 1 - 1e-5
-    assert float(power(outsider=tensor(1e-12), member=tensor(1.0, 2.0), fpr=1e-3)) > 1 - 1e-4
+    assert float(total_variation(outsider=doubles(1e-12), member=doubles(1.0, 2.0))) > 1 - 1e-5
+    assert float(power(outsider=doubles(1e-12), member=doubles(1.0, 2.0), fpr=1e-3)) > 1 - 1e-4
 
 
-def test_distribution_function_and_density_are_those_of_the_mixture():
-    law, y = ScaleMixture(tensor(0.25, 4.0), tensor(0.3, 0.7)), tensor(0.0, 0.1, 1.0, 3.0, math.inf)
-    small, large = stats.halfnorm(scale=0.5), stats.halfnorm(scale=2)
-    reference = {name: 0.3 * getattr(small, name)(y) + 0.7 * getattr(large, name)(y) for name in ("cdf", "pdf")}
-    torch.testing.assert_close(law.cdf(y), torch.from_numpy(reference["cdf"]))
-    torch.testing.assert_close(law.density(y), torch.from_numpy(reference["pdf"]))
-    torch.testing.assert_close(law.log_density(y[:-1]), torch.from_numpy(reference["pdf"][:-1]).log())
-    assert float(law.mean_variance) == pytest.approx(0.3 * 0.25 + 0.7 * 4)
+@pytest.mark.parametrize(
+    ("law", "parts", "share", "least"),
+    [
+        (ScaleMixture(doubles(0.25, 4.0), doubles(0.3, 0.7)), [stats.halfnorm(0, 0.5), stats.halfnorm(0, 2)], 0.3, 0),
+        (GaussianMixture(doubles(-1, 2.0), doubles(0.25, 4)), [stats.norm(-1, 0.5), stats.norm(2, 2)], 0.5, -math.inf),
+    ],
+)
+def test_distribution_function_and_density_are_those_of_the_mixture(law, parts, share, least):
+    y = doubles(0.0, 0.1, 1.0, 3.0)
+    for ours, name, at in ((law.cdf, "cdf", doubles(least, 0.1, 1.0, 3.0, math.inf)), (law.density, "pdf", y)):
+        first, second = (torch.from_numpy(getattr(part, name)(at)) for part in parts)
+        torch.testing.assert_close(ours(at), share * first + (1 - share) * second)
 
 
 def test_distribution_function_and_densities_can_be_differentiated():
@@ -139,6 +158,7 @@ def test_distribution_function_and_densities_can_be_differentiated():
     of_cdf, of_density, of_logarithm = (
         torch.autograd.grad(function(y).sum(), y)[0] for function in (law.cdf, law.density, law.log_density)
     )
+    torch.testing.assert_close(law.log_density(y), law.density(y).log())
     torch.testing.assert_close(of_cdf, law.density(y))
     torch.testing.assert_close(of_logarithm, of_density / law.density(y))
     law.weights.requires_grad_()
@@ -148,16 +168,16 @@ def test_distribution_function_and_densities_can_be_differentiated():
 
 
 def test_the_log_density_stays_finite_where_the_density_is_zero():
-    law = ScaleMixture(tensor(1.0, 4.0))
-    assert float(law.density(tensor(200.0))) == pytest.approx(0)
+    law = ScaleMixture(doubles(1.0, 4.0))
+    assert float(law.density(doubles(200.0))) == pytest.approx(0)
     expected = math.log(0.5) + stats.halfnorm.logpdf(200, scale=2)
-    assert float(law.log_density(tensor(200.0))) == pytest.approx(expected, rel=1e-12)
-    weightless = ScaleMixture(tensor(1.0, 100.0), tensor(1.0, 0.0))
-    assert float(weightless.log_density(tensor(50.0))) == pytest.approx(stats.halfnorm.logpdf(50))
+    assert float(law.log_density(doubles(200.0))) == pytest.approx(expected, rel=1e-12)
+    weightless = ScaleMixture(doubles(1.0, 100.0), doubles(1.0, 0.0))
+    assert float(weightless.log_density(doubles(50.0))) == pytest.approx(stats.halfnorm.logpdf(50))
 
 
 def test_samples_have_the_law_they_are_drawn_from():
-    law = ScaleMixture(tensor((0.25, 25.0), (4.0, 1.0)), tensor((0.9, 0.1), (0.2, 0.8)))
+    law = ScaleMixture(doubles((0.25, 25.0), (4.0, 1.0)), doubles((0.9, 0.1), (0.2, 0.8)))
     draws = law.sample(20_000, generator=stream(0, "sample"))
     assert draws.shape == (2, 20_000)
     for row in range(2):
@@ -169,7 +189,7 @@ def test_samples_have_the_law_they_are_drawn_from():
 @pytest.mark.parametrize("fpr", [0.001, 0.01, 0.1, 0.6])
 @pytest.mark.parametrize("member", [0.2, 1.0, 1.5, 9.0])
 def test_power_between_gaussians_is_the_closed_form(member, fpr):
-    laws = {"outsider": tensor(1.0), "member": tensor(member)}
+    laws = {"outsider": doubles(1.0), "member": doubles(member)}
     # A cell is 3e-3 of its place wide, and only the cell in which the rate is spent is taken as a whole.
     reference = float(two_gaussians.power(**laws, fpr=fpr))
     assert float(power(**laws, fpr=fpr)) == pytest.approx(reference, abs=1e-5)
@@ -179,7 +199,7 @@ def test_power_rises_with_the_false_positives_and_exceeds_them_by_the_distance_a
     outsider, member = random_law(1), random_law(2)
     rates = torch.linspace(0.005, 0.995, 199).tolist()
     powers = torch.stack([power(member=member, outsider=outsider, fpr=rate) for rate in rates])
-    gaps = powers - tensor(*rates)
+    gaps = powers - doubles(*rates)
     assert bool((torch.diff(powers) > 0).all())
     assert bool((torch.diff(powers, n=2) < 1e-6).all())  # a ROC curve of optimal tests is concave; cells are not points
     assert bool((gaps >= 0).all())
@@ -214,8 +234,8 @@ def test_played_with_the_score_the_game_has_the_promised_advantage(design, p):
 
 
 def test_the_score_is_the_logarithm_of_the_likelihood_ratio():
-    outsider, member = ScaleMixture(tensor(0.25, 4.0), tensor(0.3, 0.7)), ScaleMixture(tensor(1.0))
-    y = tensor(-3.0, -0.1, 0.0, 2.0)
+    outsider, member = ScaleMixture(doubles(0.25, 4.0), doubles(0.3, 0.7)), ScaleMixture(doubles(1.0))
+    y = doubles(-3.0, -0.1, 0.0, 2.0)
     reference = torch.from_numpy(0.3 * stats.norm.pdf(y, scale=0.5) + 0.7 * stats.norm.pdf(y, scale=2))
     torch.testing.assert_close(
         log_likelihood_ratio(y, outsider=outsider, member=member),
@@ -226,7 +246,7 @@ def test_the_score_is_the_logarithm_of_the_likelihood_ratio():
 def test_the_score_of_an_answer_far_in_the_tails_is_a_number():
     """At p = n an outsider's law has Cauchy tails: answers come that both densities, as numbers, call impossible."""
     laws, (_, outsider) = game(Design(20, 60), 20)
-    scores = log_likelihood_ratio(torch.cat([outsider, tensor(1e6, -1e9)]), **laws)
+    scores = log_likelihood_ratio(torch.cat([outsider, doubles(1e6, -1e9)]), **laws)
     assert bool(torch.isfinite(scores).all())
     assert bool((scores[-2:] < -1e6).all())
 
@@ -254,49 +274,20 @@ def test_the_score_points_the_right_way_on_either_side_of_the_crossover(p, large
     assert right.low > 0.05
 
 
-def test_equal_laws_score_zero_everywhere():
-    law, y = ScaleMixture(tensor(0.5, 2.0)), torch.linspace(-9, 9, 19, dtype=DTYPE)
-    torch.testing.assert_close(log_likelihood_ratio(y, outsider=law, member=law), torch.zeros_like(y))
-
-
-GRID = torch.linspace(0, 5, 51, dtype=DTYPE)
 # A grid step of 0.1 is divided by 8 five times; the middle of the last bracket is reported.
 PRECISION = 0.1 / 8**5 / 2 + 1e-12
 
 
-def polynomial(*roots):
-    return lambda y: math.prod((y - root for root in roots), start=torch.ones((), dtype=DTYPE))
-
-
-@pytest.mark.parametrize("roots", [(1.234,), (0.55, 2.71828, 4.99), (0.05, 0.15), (3.0001, 3.4999)])
-def test_roots_between_grid_points_are_found(roots):
-    found = sign_changes(polynomial(*roots), GRID)
-    torch.testing.assert_close(found, torch.tensor(roots, dtype=DTYPE), rtol=0, atol=PRECISION)
-
-
-@pytest.mark.parametrize("roots", [(2,), (1, 3), (1, 2.45, 4)])
-def test_a_root_on_a_grid_point_counts_once(roots):
-    whole = torch.linspace(0, 5, 6, dtype=DTYPE)
-    found = sign_changes(polynomial(*roots), whole)
-    torch.testing.assert_close(found, torch.tensor(roots, dtype=DTYPE), rtol=0, atol=10 * PRECISION)
-
-
 def test_a_root_that_is_only_touched_is_no_change():
     whole = torch.linspace(0, 5, 6, dtype=DTYPE)
-    torch.testing.assert_close(
-        sign_changes(polynomial(2, 2, 3.5), whole), torch.tensor([3.5], dtype=DTYPE), rtol=0, atol=10 * PRECISION
-    )
-    assert sign_changes(polynomial(2, 2), whole).tolist() == [math.inf]
-
-
-@pytest.mark.parametrize("difference", [torch.ones_like, torch.zeros_like, lambda y: -torch.ones_like(y)])
-def test_without_a_change_there_is_only_padding(difference):
-    assert sign_changes(difference, GRID).tolist() == [math.inf]
+    found = sign_changes(lambda y: (y - 2) ** 2 * (y - 3.5), whole)
+    torch.testing.assert_close(found, doubles(3.5), rtol=0, atol=10 * PRECISION)
+    assert sign_changes(lambda y: (y - 2) ** 2, whole).tolist() == [math.inf]
 
 
 def test_rows_with_fewer_roots_are_padded_with_infinity():
     level = torch.tensor([[-2.0], [0.0], [0.5]], dtype=DTYPE)
-    found = sign_changes(lambda y: torch.sin(math.pi * y) - level, GRID[:-1])
+    found = sign_changes(lambda y: torch.sin(math.pi * y) - level, torch.linspace(0, 4.9, 50, dtype=DTYPE))
     assert found.shape == (3, 6)
     assert bool(torch.isinf(found[0]).all())
     # The grid starts on the root 0: no sign comes before it, so that nothing changes there.
@@ -304,49 +295,13 @@ def test_rows_with_fewer_roots_are_padded_with_infinity():
     assert found[2].tolist() == pytest.approx([1 / 6, 5 / 6, 13 / 6, 17 / 6, 25 / 6, 29 / 6], abs=PRECISION)
 
 
-few_examples = settings(max_examples=20)
-
-
-def normal(mean, variance=1.0):
-    return GaussianMixture(tensor(mean), tensor(variance))
-
-
-def random_mixture(seed, *, batch=(), atoms=5, variance=0.1):
-    generator = stream(seed, "mixture")
-    means, scales = (torch.randn(*batch, atoms, generator=generator, dtype=DTYPE) for _ in range(2))
-    return GaussianMixture(means, variance * scales.exp())
-
-
-def integral_over_the_line(outsider, member):
-    """The definition, by the trapezoidal rule."""
-    y = torch.linspace(-12, 12, 60_001, dtype=DTYPE)
-    return float(torch.trapezoid((outsider.density(y) - member.density(y)).abs(), y)) / 2
-
-
 @pytest.mark.parametrize("half", [1e-3, 0.15, 0.3, 1.0, 1.25, 3.0, 8.0, 50.0])
 @pytest.mark.parametrize("centre", [0.0, 7.3])
 def test_shifted_gaussians_have_the_closed_form(half, centre):
     """Also where the crossing, half-way between them, is a point of the grid on which crossings are looked for."""
-    distance = float(total_variation(outsider=normal(centre - half), member=normal(centre + half)))
+    outsider, member = (GaussianMixture(doubles(centre + move), doubles(1.0)) for move in (-half, half))
+    distance = float(total_variation(outsider=outsider, member=member))
     assert distance == pytest.approx(2 * stats.norm.cdf(half) - 1, abs=1e-9)
-
-
-@few_examples
-@given(outsider=st.floats(-4, 4), member=st.floats(-4, 4), mean=st.floats(-10, 10))
-def test_gaussians_of_one_mean_have_the_closed_form(outsider, member, mean):
-    variances = {"outsider": tensor(10**outsider), "member": tensor(10**member)}
-    distance = float(total_variation(outsider=normal(mean, 10**outsider), member=normal(mean, 10**member)))
-    # Quantiles a few hundredths of a deviation apart, refined by 8^5: errors far below this.
-    assert distance == pytest.approx(float(two_gaussians.advantage(**variances)), abs=1e-8)
-
-
-@pytest.mark.parametrize(("atoms", "variance"), [(1, 1.0), (5, 0.1), (40, 0.01), (100, 0.01)])
-def test_the_distance_of_mixtures_with_means_is_the_integral(atoms, variance):
-    outsider, member = (random_mixture(seed, atoms=atoms, variance=variance) for seed in (0, 1))
-    # The trapezoidal rule has steps of 4e-4; the narrowest deviation here is about 0.02, sixty times as much.
-    assert float(total_variation(member=member, outsider=outsider)) == pytest.approx(
-        integral_over_the_line(outsider, member), abs=1e-5
-    )
 
 
 @pytest.mark.parametrize("count", [3, 50, 200])
@@ -360,51 +315,13 @@ def test_two_combs_are_compared_tooth_by_tooth(count):
     assert float(total_variation(**combs)) == pytest.approx(expected, abs=1e-8)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_centred_mixtures_agree_with_their_own_module(seed):
-    generator = stream(seed, "centred")
-    variances = {who: torch.randn(4, generator=generator, dtype=DTYPE).exp() for who in ("outsider", "member")}
-    mixtures = {who: GaussianMixture(torch.zeros_like(v), v) for who, v in variances.items()}
-    assert float(total_variation(**mixtures)) == pytest.approx(
-        float(gaussian_mixtures.total_variation(**variances)), abs=1e-8
-    )
-
-
-@few_examples
+@repeatable
 @given(seed=st.integers(0, 10**6), scale=st.floats(0.01, 100), shift=st.floats(-10, 10))
-def test_the_distance_is_symmetric_and_forgets_units_origin_direction_and_order(seed, scale, shift):
+def test_the_distance_forgets_units_origin_direction_and_order(seed, scale, shift):
     outsider, member = random_mixture(seed), random_mixture(seed + 1)
     distance = float(total_variation(member=member, outsider=outsider))
     moved = [
         GaussianMixture(-scale * law.means.flip(0) + shift, scale**2 * law.variances.flip(0))
         for law in (outsider, member)
     ]
-    assert 0 <= distance <= 1
-    assert distance == pytest.approx(float(total_variation(member=outsider, outsider=member)), abs=1e-12)
     assert distance == pytest.approx(float(total_variation(outsider=moved[0], member=moved[1])), abs=1e-7)
-
-
-@few_examples
-@given(seed=st.integers(0, 10**6), threshold=st.floats(-5, 5))
-def test_no_threshold_beats_the_distance(seed, threshold):
-    outsider, member = random_mixture(seed), random_mixture(seed + 1)
-    rule = float((outsider.cdf(tensor(threshold)) - member.cdf(tensor(threshold))).abs())
-    assert float(total_variation(member=member, outsider=outsider)) >= rule - 1e-9
-
-
-def test_equal_laws_are_indistinguishable_and_distant_ones_are_not():
-    law = random_mixture(2, atoms=30)
-    turned = GaussianMixture(law.means.flip(0), law.variances.flip(0))
-    assert float(total_variation(outsider=law, member=law)) == pytest.approx(0)
-    assert float(total_variation(outsider=law, member=turned)) < 1e-12
-    assert float(
-        total_variation(outsider=law, member=GaussianMixture(law.means + 1000, law.variances))
-    ) == pytest.approx(1, abs=1e-12)
-
-
-def test_the_functions_of_a_mixture_with_means_are_those_of_its_components():
-    law, y = GaussianMixture(tensor(-1.0, 2.0), tensor(0.25, 4.0)), tensor(-3.0, 0.0, 1.0)
-    parts = stats.norm(-1, 0.5), stats.norm(2, 2)
-    for ours, name in ((law.cdf, "cdf"), (law.density, "pdf")):
-        torch.testing.assert_close(ours(y), torch.from_numpy(sum(getattr(part, name)(y) for part in parts) / 2))
-    assert law.cdf(tensor(-math.inf, math.inf)).tolist() == [0, 1]

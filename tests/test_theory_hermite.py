@@ -60,26 +60,27 @@ def test_moments_are_those_in_closed_form_at_every_length(name, order, law):
     assert bool(((found - law(t)).abs() <= 1e-12 * law(t).abs() + floor).all())
 
 
+def derivative(function, x, *, order):
+    """By autograd."""
+    value = function(x.requires_grad_())
+    for _ in range(order):
+        if not value.requires_grad:
+            return torch.zeros_like(x)
+        (value,) = torch.autograd.grad(value.sum(), x, create_graph=True)
+    return value.detach()
+
+
 @pytest.mark.parametrize("name", [name for name, entry in ACTIVATIONS.items() if entry.smooth])
 @pytest.mark.parametrize("order", [1, 2, 3, 4])
 def test_moments_are_means_of_the_derivatives(name, order):
     t, function = NORMS[1:4], activation(name)
-    means = gaussian_mean(lambda z: function.derivatives(t.unsqueeze(-1) * z, order=order)[order])
+    means = gaussian_mean(lambda z: derivative(function, t.unsqueeze(-1) * z, order=order))
     torch.testing.assert_close(moment(function, t, order=order), means, rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("tanh", [0, 0.605706, 0, -0.363595, 0]),
-        ("sigmoid", [0.5, 0.206621, 0, -0.0623965, 0]),
-        ("silu", [0.206621, 0.5, 0.350845, 0, -0.185206]),
-        ("softplus", [0.806059, 0.5, 0.206621, 0, -0.0623965]),
-        ("elu", [0.160521, 0.761578, 0.261578, -0.137364, -0.137364]),
-    ],
-)
-def test_moments_at_unit_length_are_those_known_without_a_closed_form(name, expected):
-    assert moments(name) == pytest.approx(expected, abs=1e-6)  # as many digits as were written down
+def test_moments_of_elu_at_unit_length_are_those_known():
+    expected = [0.160521, 0.761578, 0.261578, -0.137364, -0.137364]
+    assert moments("elu") == pytest.approx(expected, abs=1e-6)  # as many digits as were written down
 
 
 @pytest.mark.parametrize("norm", [0.01, 1.0, 5.0])

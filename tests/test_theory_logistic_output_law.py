@@ -203,18 +203,3 @@ def test_the_label_moments_agree_with_adaptive_quadrature(mean, spread):
             )
             expected /= spread * math.sqrt(2 * math.pi)
         assert float(value) == pytest.approx(expected, abs=1e-11)
-
-
-def test_the_slope_is_the_derivative_of_the_chance_of_label_zero():
-    mean = torch.linspace(-10, 10, 9, dtype=DTYPE)[None].requires_grad_()
-    for spread in (0.3, 3.0):
-        found = label_moments(mean, doubles(spread))
-        (derivative,) = torch.autograd.grad(label_moments_zero(mean, spread).sum(), mean)
-        torch.testing.assert_close(found.curvature.detach(), -derivative, rtol=1e-8, atol=1e-11)
-
-
-def label_moments_zero(mean, spread):
-    """The same integral by a brute-force rule that can be differentiated."""
-    x = torch.linspace(-9, 9, 2001, dtype=DTYPE)
-    weights = torch.exp(-x.square() / 2)
-    return torch.sigmoid(-(mean[..., None] + spread * x)) @ (weights / weights.sum())

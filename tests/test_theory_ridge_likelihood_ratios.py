@@ -63,7 +63,7 @@ def test_evidence_only_grows_with_what_is_seen():
     strengths = [setting.evidence_strength(QUERIES[:k]) for k in range(P)]
     one = setting.leverage.square() / setting.residual_law()[1]
     torch.testing.assert_close(strengths[0], one)
-    assert all(bool((more >= less).all()) for less, more in pairwise(strengths))
+    assert all(bool((more >= less - 1e-12).all()) for less, more in pairwise(strengths))
     torch.testing.assert_close(strengths[-1], setting.evidence_strength())
 
 
@@ -87,7 +87,7 @@ def test_what_is_computed_from_a_prediction_tells_no_more():
         float(Scores.from_groups(member=law().member.flatten(), outsider=law().outsider.flatten()).auc())
         for law in (setting.from_label, setting.from_loss, setting.from_prediction, setting.from_weights)
     ]
-    assert areas == sorted(areas)
+    assert all(more >= less - 1e-12 for less, more in pairwise(areas))
     assert areas[0] > 0.5
 
 

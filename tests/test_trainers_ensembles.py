@@ -93,15 +93,6 @@ def test_every_network_sees_each_of_its_rows_once_an_epoch_in_an_order_of_its_ow
     assert not torch.allclose(first, second)
 
 
-def test_a_network_does_not_depend_on_the_others_but_for_the_shuffles():
-    examples, rows = a_problem()
-    start = a_start()
-    full = replace(RECIPE, batch=OWN)  # the order within a full batch changes rounding only
-    together = ensembles.train(start, examples, rows, full, generator=stream(0, "shuffle"))
-    alone = ensembles.train(MlpEnsemble.from_mlp(start[1:2]), examples, rows[1:2], full, generator=stream(1, "shuffle"))
-    assert torch.allclose(together.weights[0][1], alone.weights[0][0], rtol=0, atol=1e-10)
-
-
 def test_the_epochs_asked_for_are_observed():
     examples, rows = a_problem()
     start = a_start()

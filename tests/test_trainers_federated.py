@@ -7,9 +7,7 @@ from leakage.data.gaussians import gaussian, sphere
 from leakage.models.activations import ACTIVATIONS, activation
 from leakage.precision import DTYPE
 from leakage.trainers.federated import (
-    LOSSES,
     Client,
-    DeepStack,
     batch_gradient,
     iterate,
     stack_features,
@@ -25,26 +23,13 @@ PAIRED = [name for name, sigma in ACTIVATIONS.items() if sigma.monotone or sigma
 def test_one_output_by_hand():
     module = Client(torch.tensor([[1.0, 2.0], [-1.0, 0.0]], dtype=DTYPE), activation="relu", bias=3.0)
     found = module(torch.tensor([[1.0, 1.0], [-2.0, 0.0]], dtype=DTYPE))
-    assert found.tolist() == [3 / 2 + 3, 2 / 2 + 3]
+    assert found.tolist() == pytest.approx([3 / 2 + 3, 2 / 2 + 3])
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_a_client_averages_its_neurons_and_adds_the_bias(name):
     expected = activation(name)(POINTS @ HIDDEN.mT).mean(1) + 0.5
     torch.testing.assert_close(Client(HIDDEN, activation=name, bias=0.5)(POINTS), expected, rtol=1e-14, atol=1e-14)
-
-
-@pytest.mark.parametrize(
-    ("kind", "name"), [("plain", name) for name in ACTIVATIONS] + [("paired", name) for name in PAIRED]
-)
-@pytest.mark.parametrize("depth", [2, 3, 5])
-def test_a_stack_is_a_two_layer_client_of_its_features(kind, name, depth):
-    stack = DeepStack(HIDDEN, activation=name, depth=depth, kind=kind, bias=2.0)
-    client = Client(HIDDEN, activation=name, bias=2.0)
-    features = stack_features(POINTS, activation(name), depth=depth, kind=kind)
-    # Pairs of sigmoids lose three digits by depth 5: their gain is 0.006.
-    torch.testing.assert_close(stack(POINTS), client(features), rtol=1e-12, atol=1e-12)
-    assert len(stack.identities) == depth - 1
 
 
 @pytest.mark.parametrize("name", [name for name in PAIRED if ACTIVATIONS[name].homogeneity == 1])
@@ -80,33 +65,6 @@ def test_a_pair_that_may_lose_its_input_is_refused():
 X = sphere(3, 6, generator=stream(0, "inputs"))
 Y = torch.tensor([1.0, 0.0, 1.0], dtype=X.dtype)
 W = gaussian((9, 6), generator=stream(0, "weights"))
-
-
-def by_hand(module, sigma, *, logistic):
-    """g and G of both layers, written out."""
-    outputs = module(X).detach()
-    r = (torch.sigmoid(outputs) if logistic else outputs) - Y
-    values, slopes = sigma.derivatives(X @ W.mT, order=1)
-    return r @ values, (slopes * r.unsqueeze(1)).mT @ X / len(W)
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("name", ACTIVATIONS)
-def test_gradients_are_the_sums_over_the_batch(name, loss):
-    module = Client(W, activation=name, bias=0.7)
-    gradient = batch_gradient(module, X, Y, loss=loss)
-    outputs, hidden = by_hand(module, activation(name), logistic=LOSSES[loss].logistic)
-    scales = {
-        "half_sum": 1.0,
-        "sum": 2.0,
-        "mse_loss": 2 / 3,
-        "logistic": 1.0,
-        "binary_cross_entropy_with_logits": 1 / 3,
-    }
-    scale = scales[loss]
-    assert LOSSES[loss].scale(3) == scale
-    torch.testing.assert_close(gradient["outputs"], scale * outputs, rtol=1e-12, atol=1e-13)
-    torch.testing.assert_close(gradient["hidden"], scale * hidden, rtol=1e-12, atol=1e-13)
 
 
 def test_a_gradient_is_the_slope_of_the_loss():

@@ -116,7 +116,6 @@ def test_a_separable_set_is_fitted_down_to_ridges_below_rounding(ridge):
     torch.testing.assert_close(ridge * model.dual.abs(), missing, rtol=1e-6, atol=0)
 
 
-@pytest.mark.usefixtures("unchecked_types")
 def test_a_matrix_that_is_no_gram_matrix_is_refused():
     with pytest.raises(ValueError, match="`gram` must be positive semi-definite"):
         fit(-torch.eye(2, dtype=torch.float64), torch.tensor([0.0, 1.0]).double(), ridge=1e-3)

@@ -44,13 +44,6 @@ def test_away_from_the_interpolation_threshold_the_agreement_is_to_rounding():
     torch.testing.assert_close(ours, separate_fits(features, labels, queries, widths), rtol=1e-11, atol=1e-12)
 
 
-def test_a_subset_of_the_widths_changes_nothing():
-    features, labels, queries = problem()
-    every = nested_min_norm(features, labels, queries, widths=WIDTHS)
-    some = nested_min_norm(features, labels, queries, widths=WIDTHS[1::2])
-    torch.testing.assert_close(some, every[..., 1::2, :], rtol=1e-9, atol=1e-10)
-
-
 def test_weights_reproduce_the_labels_of_training_points_from_n_features_on():
     features, _, _ = problem()
     weights = nested_weights(features, features, widths=[8, 9, 30])
