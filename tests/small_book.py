@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -259,3 +260,9 @@ def judgement(name: str = "t.one", verdict: str = "held", reason: str = "", *, f
 def ledger(*judgements: Judgement, **run) -> ChapterFindings:
     """The ledger of the toy chapter."""
     return ChapterFindings(TOY, RUN | run, judgements)
+
+
+def heed_interrupts():
+    """Undo what a shell does to the commands that it starts in the background: they ignore Ctrl-C, and so does all
+    that they start."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -27,6 +27,7 @@ from small_book import (
     copy_of,
     edit,
     executions,
+    heed_interrupts,
     leakage,
     make_repository,
     read_ledger,
@@ -200,12 +201,6 @@ def test_an_interrupted_build_ends_its_kernels_and_is_no_failure_of_a_chapter(tm
     assert told.strip() == "leakage: interrupted; what was finished is kept, and the next build goes on from there."
     wait_until(lambda: not any(member.is_running() and member.status() != "zombie" for member in family))
     assert not (root / "_build" / "executed" / "ci" / "one.ipynb").exists()
-
-
-def heed_interrupts():
-    """Undo what a shell does to the commands that it starts in the background: they ignore Ctrl-C, and so does all
-    that they start."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 # ── what fails ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -20,6 +21,7 @@ from small_book import (
     build,
     edit,
     executions,
+    heed_interrupts,
     is_a_refusal,
     leakage,
     make_repository,
@@ -99,7 +101,9 @@ def notes(root) -> list[str]:
 
 def start(root, *arguments) -> subprocess.Popen:
     command = [*LEAKAGE, "build", "--no-render", "--root", root, *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
+    )
 
 
 def verdicts(root) -> list:
@@ -162,15 +166,17 @@ def _workers(address: str) -> int:
         return len(client.nthreads())
 
 
-def test_workers_of_this_machine_listen_to_it_alone_and_end_with_whoever_started_them(root):
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
+def test_workers_of_this_machine_listen_to_it_alone_and_end_with_whoever_started_them(root, ending):
     building = start(root, "first", "--workers", "1")
     wait_until(lambda: executions(root) == ["first"])
     family = psutil.Process(building.pid).children(recursive=True)
-    assert len(family) >= 3, "a worker, a chapter's process and its kernel"
+    assert len(family) >= 2, "a chapter's process and its kernel"
     sockets = [one for each in (psutil.Process(building.pid), *family) for one in each.net_connections("inet")]
     assert {one.laddr.ip for one in sockets if one.status == psutil.CONN_LISTEN} == {"127.0.0.1"}
-    building.kill()
+    building.send_signal(ending)
     building.communicate(timeout=HANGS)
+    assert building.returncode in (130, -signal.SIGKILL)
     wait_until(lambda: not any(member.is_running() and member.status() != "zombie" for member in family))
     assert not (root / "_build/executed/ci/first.ipynb").exists()
     (root / "gate").touch()

@@ -113,7 +113,7 @@ def open_executor(
         return
     from reproduced.run.cluster import chapter_needs, connect  # dask, only for its workers
 
-    with connect(address=cluster, workers=workers) as connection:
+    with connect(address=cluster, workers=workers, as_threads=True) as connection:
         connection.check_workers(chapter_needs(book, book.choose(names), device), book.library)
         yield connection.chapter_executor()
 

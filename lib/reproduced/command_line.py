@@ -167,7 +167,7 @@ def _add_workers(parser: argparse.ArgumentParser, *, jobs: bool = False) -> None
     if jobs:
         text = "Chapters at a time.  [default: one for each core, or GPU]"
         parser.add_argument("--jobs", metavar="N", type=_whole(_MOST_JOBS), help=text)
-    text = "Execute in so many processes of dask, on this machine."
+    text = "Execute on so many workers of dask, on this machine."
     parser.add_argument("--workers", metavar="N", type=_whole(_MOST_JOBS), help=text)
     named = os.environ.get("LEAKAGE_CLUSTER") or None
     text = "Execute on the workers of this scheduler of dask.  [default: LEAKAGE_CLUSTER]"

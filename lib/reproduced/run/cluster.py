@@ -109,9 +109,9 @@ def find_differences(here: Inventory, there: Inventory) -> list[str]:
 class Cluster:
     """The workers of a scheduler and what they can be asked to do, once `check_workers` has compared them with here."""
 
-    def __init__(self, client: Client, *, is_local: bool) -> None:
+    def __init__(self, client: Client, *, is_local: bool, pipe: int | None = None) -> None:
         self._client: Any = client  # dask's annotations allow for coroutines, which only its asynchronous clients give
-        self._is_local = is_local
+        self._is_local, self._pipe = is_local, pipe
         threads: Mapping[str, int] = self._client.nthreads()
         self._workers, self._threads = {*threads}, sum(threads.values())
         self._seen = time.monotonic()
@@ -135,7 +135,7 @@ class Cluster:
 
         def submit(task: Task) -> Future[bytes]:
             files = None if self._is_local else {name: path.read_bytes() for name, path in task.files.items()}
-            return executor.submit(_run_there, task, files)
+            return executor.submit(_run_there, task, files, self._pipe)
 
         return ChapterExecutor(submit, _result, self._check, jobs=self._threads)
 
@@ -171,37 +171,45 @@ class Cluster:
 
 
 @contextmanager
-def connect(*, address: str | None, workers: int | None) -> Iterator[Cluster]:
+def connect(*, address: str | None, workers: int | None, as_threads: bool = False) -> Iterator[Cluster]:
     """The workers of the scheduler at `address`, or so many processes of this machine, reached from it alone.
+
+    With `as_threads` they are threads of this process: enough for chapters, each of which has a process of its own.
 
     Raises:
         UserError: if no scheduler answers, or it has no workers.
     """
     with ExitStack() as stack:
+        reading, writing = os.pipe()
+        stack.callback(os.close, reading)
         stack.callback(logging.disable, logging.root.manager.disable)
         logging.disable(logging.CRITICAL)  # what matters is said in lines of ours
         try:
             local: dict[str, Any] = {"n_workers": workers, "threads_per_worker": 1, "silence_logs": logging.CRITICAL}
             local |= {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "worker_dashboard_address": None}
             local |= {"memory_limit": None}  # a chapter's memory is not the worker's
+            if as_threads:
+                local |= {"n_workers": 1, "threads_per_worker": workers, "processes": False, "protocol": "tcp"}
             stack.enter_context(config.set(_QUIET))
             scheduler = address or stack.enter_context(LocalCluster(**local))
             client = stack.enter_context(Client(scheduler, timeout=_ANSWER_SECONDS, set_as_default=False))
             client.wait_for_workers(1, timeout=_ANSWER_SECONDS)
         except (OSError, TimeoutError, ValueError, TypeError, RuntimeError) as error:
             raise UserError(f"{address or 'this machine'} gives no workers: {one_line(error)}") from error
-        yield Cluster(client, is_local=address is None)
+        stack.callback(os.close, writing)  # the first to be done: chapters that still run end then
+        is_local = address is None
+        yield Cluster(client, is_local=is_local, pipe=reading if is_local and as_threads else None)
 
 
-def _run_there(task: Task, files: Mapping[str, bytes] | None) -> bytes:
-    """Execute a chapter on this worker; without `files`, its folders are those of the task.
+def _run_there(task: Task, files: Mapping[str, bytes] | None, pipe: int | None) -> bytes:
+    """Execute a chapter on this worker; without `files`, its folders are those of the task, and its `pipe` is here.
 
     With `files` the worker is another machine: it writes them into a folder of its own, and imports its own packages.
     """
     # dask's workers give memory back to the system at once. A chapter that inherits this takes half as long again.
     os.environ.pop("MALLOC_TRIM_THRESHOLD_", None)
     if files is None:
-        return _packed(run_chapter(task))
+        return _packed(run_chapter(task, pipe=pipe))
     with TemporaryDirectory(dir=get_worker().local_directory) as name:
         folder = Path(name)
         for file, content in files.items():
