@@ -30,7 +30,7 @@ from reproduced import code_keys, runtime
 from reproduced.repository import UserError
 from reproduced.run import chapter_cache
 from reproduced.run.book import Book
-from reproduced.run.run_chapters import ChapterExecutor, Execution, Task, one_line, run_chapter
+from reproduced.run.run_chapters import ChapterExecutor, Execution, Task, ending_pipe, one_line, run_chapter
 
 _ANSWER_SECONDS = 30  # within which a scheduler answers, and has a worker
 _SECONDS_WITHOUT_WORKERS = 60  # without any worker, after which none is taken to come back
@@ -39,7 +39,7 @@ _RETRIES = 2  # how often dask repeats a call that raised an error; a chapter th
 _LOG = 100_000  # characters of a chapter's log that come back
 _VERSIONS = "version of"
 # What dask measures of itself many times a second takes a twentieth of two cores from the chapters.
-_QUIET = {
+_DASK_OPTIONS = {
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1s",
     "distributed.admin.system-monitor.interval": "5s",
@@ -180,25 +180,24 @@ def connect(*, address: str | None, workers: int | None, as_threads: bool = Fals
         UserError: if no scheduler answers, or it has no workers.
     """
     with ExitStack() as stack:
-        reading, writing = os.pipe()
-        stack.callback(os.close, reading)
         stack.callback(logging.disable, logging.root.manager.disable)
         logging.disable(logging.CRITICAL)  # what matters is said in lines of ours
         try:
-            local: dict[str, Any] = {"n_workers": workers, "threads_per_worker": 1, "silence_logs": logging.CRITICAL}
-            local |= {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "worker_dashboard_address": None}
-            local |= {"memory_limit": None}  # a chapter's memory is not the worker's
+            local: dict[str, Any] = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "memory_limit": None}
+            local |= {"worker_dashboard_address": None, "silence_logs": logging.CRITICAL}
             if as_threads:
                 local |= {"n_workers": 1, "threads_per_worker": workers, "processes": False, "protocol": "tcp"}
-            stack.enter_context(config.set(_QUIET))
+            else:
+                local |= {"n_workers": workers, "threads_per_worker": 1}
+            stack.enter_context(config.set(_DASK_OPTIONS))
             scheduler = address or stack.enter_context(LocalCluster(**local))
             client = stack.enter_context(Client(scheduler, timeout=_ANSWER_SECONDS, set_as_default=False))
             client.wait_for_workers(1, timeout=_ANSWER_SECONDS)
         except (OSError, TimeoutError, ValueError, TypeError, RuntimeError) as error:
             raise UserError(f"{address or 'this machine'} gives no workers: {one_line(error)}") from error
-        stack.callback(os.close, writing)  # the first to be done: chapters that still run end then
-        is_local = address is None
-        yield Cluster(client, is_local=is_local, pipe=reading if is_local and as_threads else None)
+        # On leaving, chapters in threads of this process end first, or else dask would wait for them.
+        pipe = stack.enter_context(ending_pipe()) if as_threads and address is None else None
+        yield Cluster(client, is_local=address is None, pipe=pipe)
 
 
 def _run_there(task: Task, files: Mapping[str, bytes] | None, pipe: int | None) -> bytes:

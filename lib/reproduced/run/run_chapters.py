@@ -144,7 +144,6 @@ def run_chapters(
 def local_executor(jobs: int, *, cores: int = 1, gpus: Sequence[str] = ()) -> Iterator[ChapterExecutor]:
     """Run `jobs` chapters at a time on this machine; each takes one of the GPUs, named as in CUDA_VISIBLE_DEVICES."""
     numbers, thread = queue.SimpleQueue[int](), threading.local()
-    reading, writing = os.pipe()  # what reads from it ends when the writing end is closed
     for number in range(jobs):
         numbers.put(number)
 
@@ -152,24 +151,29 @@ def local_executor(jobs: int, *, cores: int = 1, gpus: Sequence[str] = ()) -> It
         gpu = gpus[numbers.get() % len(gpus)] if gpus else None
         thread.variables = {"CUDA_VISIBLE_DEVICES": gpu} if gpu else {}
 
-    def run(task: Task) -> Execution:
-        return run_chapter(task, thread.variables, pipe=reading)
+    with ThreadPoolExecutor(jobs, initializer=begin) as threads, ending_pipe() as pipe:
 
-    with ThreadPoolExecutor(jobs, initializer=begin) as threads:
-        try:
-            yield ChapterExecutor(lambda task: threads.submit(run, task), jobs=jobs, cores=cores)
-        except BaseException:
-            threads.shutdown(wait=False, cancel_futures=True)
-            raise
-        finally:
-            os.close(writing)
-    os.close(reading)
+        def run(task: Task) -> Execution:
+            return run_chapter(task, thread.variables, pipe=pipe)
+
+        yield ChapterExecutor(lambda task: threads.submit(run, task), jobs=jobs, cores=cores)
+
+
+@contextmanager
+def ending_pipe() -> Iterator[int]:
+    """A standard input for programs that this module runs as a script: they end when this block ends."""
+    reading, writing = os.pipe()
+    try:
+        yield reading
+    finally:
+        os.close(writing)
+        os.close(reading)
 
 
 def run_chapter(task: Task, variables: Mapping[str, str] | None = None, *, pipe: int | None = None) -> Execution:
     """Execute one chapter in a process of its own, with `variables` of its environment besides `kernel_variables`.
 
-    The process ends when the `pipe`, by default that of `lifeline`, has no writer any more.
+    The `pipe` is its standard input, at whose end it ends; by default that of `lifeline`.
     """
     began = time.monotonic()
     variables = kernel_variables(library=task.library, build=task.build) | dict(variables or {})
