@@ -95,6 +95,6 @@ def dots(quantity: str) -> dict[str, Any]:
 
 
 def shades(count: int) -> list[str]:
-    """Colours for a family of at most eight curves, such as one for each penalty, from dark to light, on white."""
+    """Colours, from dark to light, for at most eight curves of a family, such as one for each penalty."""
     steps = np.linspace(0, _LIGHTEST_SHADE, count)
     return [matplotlib.colors.to_hex(shade) for shade in matplotlib.colormaps["viridis"](steps)]

@@ -34,8 +34,8 @@ def replicate(
 
     All chapters at all seeds are one list of tasks, so that no processor waits for the last chapter of a seed.
 
-    The seeds of earlier commits count. Returned is a line for each chapter that failed: a verdict that differs is no
-    fault but the result.
+    The seeds of earlier commits count. Returns a line for each chapter that failed; a verdict that differs is no fault
+    but the result.
 
     Raises:
         UserError: if the request or the book is wrong, or files differ from the commit.

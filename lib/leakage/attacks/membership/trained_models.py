@@ -165,7 +165,7 @@ class TrainedModels:
         """The networks as functions from rows (t, d) to logits, for attacks that query them at new points."""
         shape = self.rows.shape[1:] if self.points is None else self.points.shape[1:]
         return tuple(
-            one if len(shape) == 1 or isinstance(one, Mlp) else partial(_ask_about_rows, one, shape)
+            one if len(shape) == 1 or isinstance(one, Mlp) else partial(_apply_to_rows, one, shape)
             for one in self.networks
         )
 
@@ -332,7 +332,7 @@ class TrainedModels:
         )
 
 
-def _ask_about_rows(network: Classifier, shape: tuple[int, ...], rows: Float[Tensor, "t d"]) -> Tensor:
+def _apply_to_rows(network: Classifier, shape: tuple[int, ...], rows: Float[Tensor, "t d"]) -> Tensor:
     """The logits of a network whose points have this shape."""
     return network(rows.reshape(len(rows), *shape))
 
