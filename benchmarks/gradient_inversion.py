@@ -15,7 +15,8 @@ from leakage.attacks.gradient_inversion.gradient_matching import match_gradient
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
 from leakage.attacks.gradient_inversion.own_modules.invert import invert
 from leakage.attacks.gradient_inversion.recover import recover
-from leakage.data.gaussians import gaussian, sphere
+from leakage.data.gaussians import sphere
+from leakage.draws import gaussian
 from leakage.metrics.reconstruction import match_error
 from leakage.precision import DTYPE
 from leakage.trainers.federated import Client, batch_gradient

@@ -18,7 +18,7 @@ import gradient_inversion as inversion
 import kkt_margin
 from growing import Axis, Curve, Law, Prepared, measured, unexplained
 from leakage.attacks.gradient_inversion import moments
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.geometry.subdivision import subdivide
 from leakage.models import mlp
 from leakage.models.two_layer import TwoLayer

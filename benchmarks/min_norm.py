@@ -11,7 +11,8 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from leakage.data.gaussians import gaussian, sphere
+from leakage.data.gaussians import sphere
+from leakage.draws import gaussian
 from leakage.theory import least_squares as least_squares_theory
 from leakage.theory import ridge as ridge_theory
 from leakage.theory.least_squares import Design, Query

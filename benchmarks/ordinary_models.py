@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 from torch.nn.functional import cross_entropy, linear, pad
 
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.precision import DTYPE

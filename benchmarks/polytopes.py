@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from leakage.attacks.membership import boundary_distance
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.geometry import rays
 from leakage.geometry.polytopes import activation_pattern, jacobian_norm, output_map
 from leakage.geometry.rays import segment_label_change

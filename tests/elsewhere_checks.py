@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from leakage.attacks.gradient_inversion import recover
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.geometry.subdivision import subdivide
 from leakage.models import initialisation, mlp
 from leakage.precision import DTYPE

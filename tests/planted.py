@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from leakage.attacks.gradient_inversion.observation import Observation
-from leakage.data.gaussians import gaussian, sphere
+from leakage.data.gaussians import sphere
 from leakage.data.membership_splits import complementary_pairs
 from leakage.data.tabular import LabelledData
+from leakage.draws import gaussian
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.models.two_layer import TwoLayer

@@ -5,7 +5,8 @@ import torch
 
 from leakage.attacks.gradient_inversion import deep_networks, gradient_matching
 from leakage.attacks.gradient_inversion.observation import Observation
-from leakage.data.gaussians import gaussian, sphere
+from leakage.data.gaussians import sphere
+from leakage.draws import gaussian
 from leakage.models.activations import ACTIVATIONS, activation
 from leakage.precision import DTYPE
 from leakage.trainers.federated import Client, DeepStack, batch_gradient, stack_features

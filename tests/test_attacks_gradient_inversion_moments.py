@@ -5,7 +5,7 @@ import torch
 
 from leakage.attacks.gradient_inversion.moments import from_hidden, from_outputs, symmetrised
 from leakage.attacks.gradient_inversion.observation import Observation
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.models.activations import activation
 from planted import draw_batch, hermite_tensor
 from reproduced.runtime import stream

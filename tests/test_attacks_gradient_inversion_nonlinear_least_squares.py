@@ -9,7 +9,7 @@ from leakage.attacks.gradient_inversion.nonlinear_least_squares import (
     solve,
 )
 from leakage.attacks.gradient_inversion.observation import Observation
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.precision import DTYPE
 from planted import draw_batch
 from reproduced.runtime import stream

@@ -8,7 +8,8 @@ from torch import nn
 
 from leakage.attacks.gradient_inversion.nonlinear_least_squares import HiddenEquations, OutputEquations
 from leakage.attacks.gradient_inversion.observation import Observation
-from leakage.data.gaussians import gaussian, sphere
+from leakage.data.gaussians import sphere
+from leakage.draws import gaussian
 from leakage.models.activations import ACTIVATIONS, activation
 from leakage.precision import DTYPE
 from leakage.trainers.federated import LOSSES, Client, DeepStack, batch_gradient

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy, normalize
 
 from checking import refused
 from leakage.attacks.gradient_inversion.own_modules.invert import invert
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.metrics.reconstruction import match_error, match_inputs
 from leakage.trainers.federated import Client, batch_gradient
 from reproduced.runtime import stream

@@ -15,7 +15,8 @@ from leakage.attacks.gradient_inversion.nonlinear_least_squares import (
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.attacks.gradient_inversion.recover import input_directions, recover
 from leakage.attacks.gradient_inversion.symmetries import signs_from_labels
-from leakage.data.gaussians import gaussian, sphere
+from leakage.data.gaussians import sphere
+from leakage.draws import gaussian
 from leakage.metrics.reconstruction import match_error
 from leakage.precision import DTYPE
 from planted import doubles, draw_batch, observe

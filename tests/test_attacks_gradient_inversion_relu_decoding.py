@@ -5,7 +5,8 @@ import torch
 
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.attacks.gradient_inversion.relu_decoding import decode
-from leakage.data.gaussians import gaussian, sphere
+from leakage.data.gaussians import sphere
+from leakage.draws import gaussian
 from leakage.metrics.reconstruction import match_error
 from leakage.precision import DTYPE
 from planted import draw_batch, observe

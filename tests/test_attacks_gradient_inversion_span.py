@@ -7,7 +7,8 @@ import torch
 
 from leakage.attacks.gradient_inversion.moments import from_hidden, from_outputs
 from leakage.attacks.gradient_inversion.span import from_moments, from_rows, sharpen
-from leakage.data.gaussians import gaussian, sphere
+from leakage.data.gaussians import sphere
+from leakage.draws import gaussian
 from planted import draw_batch, observe
 from reproduced.runtime import stream
 from reproduced.studies.gradient_inversion.error_laws import span_error

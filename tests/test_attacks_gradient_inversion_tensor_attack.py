@@ -8,7 +8,8 @@ import torch
 
 from leakage.attacks.gradient_inversion.span import from_rows
 from leakage.attacks.gradient_inversion.tensor_attack import DIRECTIONS, SOURCES, reconstruct, refit
-from leakage.data.gaussians import gaussian, sphere
+from leakage.data.gaussians import sphere
+from leakage.draws import gaussian
 from leakage.metrics.reconstruction import match_error
 from leakage.precision import DTYPE
 from planted import observe

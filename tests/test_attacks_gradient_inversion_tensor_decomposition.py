@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from leakage.attacks.gradient_inversion.tensor_decomposition import decompose, powers
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.precision import DTYPE
 from reproduced.runtime import stream
 from reproduced.studies.gradient_inversion.step_errors import METHODS, assemble

@@ -14,7 +14,7 @@ from leakage.attacks.line_reconstruction import (
     point_from_margin,
     point_from_ratio,
 )
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.models.two_layer import TwoLayer
 from leakage.precision import DTYPE
 from leakage.theory.max_margin import optimum_on_line, single_neuron_optimum

@@ -11,7 +11,7 @@ from leakage.attacks.membership.attack_models import (
     Settings,
     run_attack_models,
 )
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.metrics import roc
 from leakage.trainers.ensembles import Recipe
 from reproduced.runtime import stream

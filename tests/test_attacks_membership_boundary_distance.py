@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from leakage.attacks.membership.boundary_distance import certified_radius, deepfool
-from leakage.data.gaussians import gaussian, sphere
+from leakage.data.gaussians import sphere
+from leakage.draws import gaussian
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from reproduced.runtime import stream

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from leakage.attacks.membership.calibration import calibrate_scores
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.metrics import roc
 from reproduced.runtime import stream
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from leakage.attacks.membership import hyperedges
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.geometry.polytopes import activation_pattern, jacobian_norm
 from leakage.models import mlp
 from leakage.models.mlp import Mlp

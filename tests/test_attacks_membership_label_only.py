@@ -7,7 +7,7 @@ import torch
 
 from leakage.attacks.membership.boundary_distance import deepfool
 from leakage.attacks.membership.label_only import HopSkipJumpSettings, hop_skip_jump, noise_robustness
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.models import mlp
 from planted import half_space
 from reproduced.runtime import stream

@@ -12,7 +12,7 @@ from leakage.attacks.membership.margin import (
     one_sided_score,
     size_score,
 )
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.metrics import roc
 from leakage.precision import DTYPE
 from planted import doubles

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from leakage.attacks.membership import posterior
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from reproduced.runtime import stream
 
 

@@ -21,7 +21,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from leakage import audit
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.trainers.ensembles import Recipe
 from reproduced.runtime import stream
 

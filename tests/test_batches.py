@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from containers import map_tensors
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.geometry import polytopes, rays
 from leakage.models.two_layer import TwoLayer
 from leakage.theory import least_squares, ridge, two_gaussians

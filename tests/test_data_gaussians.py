@@ -9,7 +9,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from leakage.data.gaussians import bartlett_factor, chi_square, gaussian, gaussian_equivalent, sphere, standardise
+from leakage.data.gaussians import bartlett_factor, chi_square, gaussian_equivalent, sphere, standardise
+from leakage.draws import gaussian
 from leakage.precision import DTYPE
 from reproduced.runtime import stream
 

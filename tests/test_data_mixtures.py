@@ -7,8 +7,8 @@ import torch
 from scipy import stats
 
 from leakage.data import mixtures
-from leakage.data.gaussians import gaussian
 from leakage.data.mixtures import LAWS, Law, draw_sample
+from leakage.draws import gaussian
 from leakage.metrics.roc import ks_test
 from leakage.precision import DTYPE
 from reproduced.runtime import stream

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.geometry import polytopes, rays
 from leakage.geometry.polytopes import activation_pattern, jacobian_norm, output_jacobian, output_map, row_space
 from leakage.models import mlp

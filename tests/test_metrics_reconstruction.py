@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from leakage.data.gaussians import gaussian, sphere
+from leakage.data.gaussians import sphere
+from leakage.draws import gaussian
 from leakage.metrics.reconstruction import match_error, match_inputs
 from leakage.precision import DTYPE
 from reproduced.runtime import stream

@@ -10,7 +10,7 @@ from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 
 from leakage.attacks.membership import label_only
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.models import classifier
 from leakage.models.classifier import EstimatorClassifier, ModuleClassifier
 from reproduced.runtime import stream

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.metrics.roc import ks_test
 from leakage.models import two_layer
 from leakage.models.two_layer import TwoLayer, initial

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 import torch
 
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.metrics.estimates import mean_interval
 from leakage.metrics.roc import ks_test
 from leakage.theory.logistic.limit import Setting, solve

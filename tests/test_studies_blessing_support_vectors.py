@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.metrics.estimates import mean_interval
 from leakage.trainers.svm import hard_margin, soft_margin
 from reproduced.runtime import stream

@@ -8,7 +8,7 @@ import torch
 
 from leakage.attacks.gradient_inversion.moments import from_hidden, from_outputs
 from leakage.attacks.gradient_inversion.span import from_moments
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.models.activations import activation
 from leakage.precision import DTYPE
 from leakage.theory import hermite

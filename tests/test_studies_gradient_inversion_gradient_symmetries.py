@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from leakage.attacks.gradient_inversion.symmetries import symmetries
-from leakage.data.gaussians import gaussian, sphere
+from leakage.data.gaussians import sphere
+from leakage.draws import gaussian
 from leakage.models.activations import ACTIVATIONS, activation
 from leakage.precision import DTYPE
 from leakage.trainers.federated import Client, batch_gradient

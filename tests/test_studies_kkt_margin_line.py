@@ -11,7 +11,7 @@ from functools import cache
 import pytest
 import torch
 
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.models.two_layer import TwoLayer
 from leakage.precision import DTYPE
 from leakage.theory import kkt

@@ -9,8 +9,8 @@ from torch import nn
 from torch.func import functional_call
 
 from leakage.data import mixtures
-from leakage.data.gaussians import gaussian
 from leakage.data.images import load
+from leakage.draws import gaussian
 from leakage.metrics.roc import ks_test
 from leakage.models import two_layer
 from leakage.precision import DTYPE

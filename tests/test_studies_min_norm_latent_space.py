@@ -4,7 +4,8 @@ import pytest
 import torch
 from scipy.stats import ks_2samp
 
-from leakage.data.gaussians import gaussian, sphere
+from leakage.data.gaussians import sphere
+from leakage.draws import gaussian
 from leakage.theory.gaussian_mixtures import total_variation
 from reproduced.runtime import stream
 from reproduced.studies.min_norm.latent_space import LatentSpace, member_variances, outsider_variances

@@ -4,7 +4,7 @@ import pytest
 import torch
 from scipy import stats
 
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.metrics import estimates
 from leakage.precision import DTYPE
 from leakage.theory import least_squares, ridge

@@ -4,7 +4,7 @@ import pytest
 import torch
 from scipy import stats
 
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.precision import DTYPE
 from reproduced.runtime import stream
 from reproduced.studies.min_norm import random_features

@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy.stats import ks_2samp
 
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.theory.gaussian_mixtures import ScaleMixture
 from leakage.theory.least_squares import Design
 from reproduced.runtime import stream

@@ -8,7 +8,7 @@ import torch
 from leakage.attacks.membership import attack_models, hyperedges
 from leakage.attacks.membership.attack_models import Settings
 from leakage.attacks.membership.label_only import HopSkipJumpSettings
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.geometry.polytopes import output_map, smooth_pattern
 from leakage.geometry.subdivision import subdivide
 from leakage.models import mlp

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.geometry.subdivision import subdivide
 from planted import SQUARE, network, points
 from reproduced.runtime import stream

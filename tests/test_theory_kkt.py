@@ -9,8 +9,8 @@ import torch
 from scipy.optimize import nnls
 
 from last_bits import LastBits
-from leakage.data.gaussians import gaussian
 from leakage.data.mixtures import draw_sample
+from leakage.draws import gaussian
 from leakage.models.two_layer import TwoLayer, initial
 from leakage.precision import DTYPE
 from leakage.theory.kkt import check_kkt

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.precision import DTYPE
 from leakage.theory import least_squares, two_gaussians
 from leakage.theory.gaussian_mixtures import power, threshold_advantage, thresholds, total_variation

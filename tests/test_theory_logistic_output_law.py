@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy import integrate, special
 
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.metrics.roc import best_advantage
 from leakage.precision import DTYPE
 from leakage.theory.logistic.limit import Setting, solve

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.precision import DTYPE
 from leakage.theory.max_margin import optimum_of_independent_points, optimum_on_line, single_neuron_optimum
 from reproduced.runtime import stream

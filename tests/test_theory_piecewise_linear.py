@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.models.two_layer import TwoLayer
 from leakage.precision import DTYPE
 from leakage.theory.piecewise_linear import Margins, from_network, simplify

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.precision import DTYPE
 from leakage.theory import least_squares, ridge
 from leakage.theory.gaussian_mixtures import total_variation

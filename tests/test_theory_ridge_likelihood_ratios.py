@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal
 
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.metrics.scores import Scores
 from leakage.theory.ridge_likelihood_ratios import RidgeTargets
 from reproduced.runtime import stream

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.models import mlp
 from leakage.models.initialisation import Stack, initial
 from leakage.precision import DTYPE

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from leakage.data.gaussians import gaussian, sphere
+from leakage.data.gaussians import sphere
+from leakage.draws import gaussian
 from leakage.models.activations import ACTIVATIONS, activation
 from leakage.precision import DTYPE
 from leakage.trainers.federated import (

@@ -4,7 +4,7 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.trainers.logistic_regression import fit, leave_one_out, predict_with_point, train_with_point
 from reproduced.runtime import stream
 

@@ -12,7 +12,7 @@ from torch import nn
 from torch.func import functional_call
 from torch.nn.functional import softplus
 
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.models.two_layer import TwoLayer, initial
 from leakage.precision import DTYPE
 from leakage.trainers.margin_flow import Descent, log_loss, loss_shares, train, train_module

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.trainers.min_norm import nested_min_norm, nested_weights
 from reproduced.runtime import stream
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.svm import SVC
 
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.trainers import svm
 from leakage.trainers.svm import hard_margin, soft_margin
 from reproduced.runtime import stream

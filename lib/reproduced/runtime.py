@@ -1,12 +1,14 @@
 """The device, the size and the random numbers of a computation.
 
 A chapter begins with `begin(profile, seed, device)` and chooses its sizes with `settings`. Only this module asks
-whether a GPU exists; all other code takes device and dtype from its tensors.
+whether a GPU exists. A study that trains or attacks on a GPU takes the `Run`, asks it for a device (`Run.device_for`),
+moves there what it drew on the CPU, and returns tensors of the CPU (`move`). Everything else stays on the CPU.
 """
 
 import hashlib
-from dataclasses import dataclass, field, make_dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass, replace
+from typing import Any, TypeVar
 
 import torch
 
@@ -15,20 +17,42 @@ from leakage import arguments
 PROFILES = ("smoke", "ci", "paper")
 """The sizes in which a chapter runs: "smoke" shows only that it runs, CI checks the results of "ci", and "paper" has
 the sizes of the papers."""
+GPU_FROM: Mapping[str, float] = {
+    "networks": 2.2e8,  # networks × batch × weights: 64 networks 128-256-10 in batches of 100, 3.8 times as fast
+    "private networks": 4.5e8,  # the same, for DP-SGD: 8 networks at 8 settings in batches of 200, 6.9 times
+    "margin flow": 4e7,  # networks × points × neurons × min(points, dimension): 100 of 1,000 neurons, 2.7 times
+    "logistic regression": 8e9,  # fits × points³: one fit of 2,000 points with all of them left out, 3.0 times
+    "gradient inversion": 6e6,  # neurons × dimension: 8,000 neurons at 784 pixels, 1.6 times
+}
+"""The size of each kind of work from which a GPU was measured to be faster than a CPU with 16 cores
+(`book/records/devices.json`). What is smaller stays on the CPU: it was not measured, or gained nothing, as margin flow
+of one network with 10,000 neurons on 20 points, at 4e6."""
 _LARGEST_SEED = 2**32 - 1
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Run:
-    """The validated parameters of one execution of a chapter."""
+    """The validated parameters of one execution of a chapter.
+
+    Attributes:
+        device: the GPU that work may use, or the CPU.
+        automatic: whether only work that gains by it uses the GPU, as the table `GPU_FROM` says.
+    """
 
     profile: str
     seed: int
     device: torch.device
+    automatic: bool = False
 
     def stream(self, name: str) -> torch.Generator:
-        """The random generator with this name, for the seed and the device of this run (see `runtime.stream`)."""
-        return stream(self.seed, name, self.device)
+        """The random generator with this name, for the seed of this run (see `runtime.stream`)."""
+        return stream(self.seed, name)
+
+    def device_for(self, work: str, size: float) -> torch.device:
+        """Where work of this kind and size is computed; `GPU_FROM` has the kinds and says what a size is."""
+        small = size < GPU_FROM[work]
+        return torch.device("cpu") if self.automatic and small else self.device
 
 
 def begin(profile: str = "ci", seed: int = 0, device: str = "auto") -> Run:
@@ -37,7 +61,7 @@ def begin(profile: str = "ci", seed: int = 0, device: str = "auto") -> Run:
     Raises:
         ValueError: naming the parameter, the rule and the value received.
     """
-    return Run(check_profile(profile), check_seed(seed), pick_device(device))
+    return Run(check_profile(profile), check_seed(seed), pick_device(device), automatic=device == "auto")
 
 
 def check_profile(profile: object) -> str:
@@ -70,13 +94,31 @@ def gpu_count() -> int:
     return torch.cuda.device_count()
 
 
-def stream(seed: int, name: str, device: torch.device | str = "cpu") -> torch.Generator:
-    """A new random generator, which depends only on `seed`, `name` and the type of device.
+def stream(seed: int, name: str) -> torch.Generator:
+    """A new random generator of the CPU, which depends only on `seed` and `name`.
 
-    The state comes from SHA-256, so generators with different names are in practice independent.
+    It gives the same numbers whatever the device of the run: a study moves what it draws, and `leakage.draws` does so
+    for trainers and attacks. The state comes from SHA-256, so generators with different names are in practice
+    independent.
     """
     digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
-    return torch.Generator(device).manual_seed(int.from_bytes(digest[:8], "little"))
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little"))
+
+
+def move(value: T, device: torch.device | str) -> T:
+    """`value` with every tensor in it on `device`: in containers, named tuples and dataclasses."""
+    moved: Any = value
+    if isinstance(value, torch.Tensor):
+        moved = value.to(device)
+    elif isinstance(value, dict):
+        moved = {name: move(part, device) for name, part in value.items()}
+    elif isinstance(value, list | tuple):
+        parts = [move(part, device) for part in value]
+        moved = type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    elif is_dataclass(value) and not isinstance(value, type):
+        own = {one.name: move(getattr(value, one.name), device) for one in fields(value) if one.init}
+        moved = replace(value, **own)
+    return moved
 
 
 def settings(profile: str, **profiles: dict[str, Any]) -> Any:

@@ -4,12 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from leakage.draws import gaussian
 from leakage.precision import DTYPE
-
-
-def gaussian(size: tuple[int, ...], *, generator: torch.Generator) -> Tensor:
-    """Independent standard normal draws of shape `size`."""
-    return torch.randn(size, generator=generator, device=generator.device, dtype=DTYPE)
 
 
 def chi_square(dof: float | Tensor, size: tuple[int, ...], *, generator: torch.Generator) -> Tensor:

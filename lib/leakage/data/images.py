@@ -14,7 +14,7 @@ from jaxtyping import Float, Int, Int64, UInt8
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from leakage import arguments
+from leakage import arguments, draws
 from leakage.data.datasets import format_error, read_payload
 from leakage.data.tabular import load_digits
 
@@ -81,9 +81,7 @@ def balanced_split(
             f"`rows_per_class` must be at most {rarer}, and `fresh` at most {len(labels)} - 2 `rows_per_class`; "
             f"got {rows_per_class} and {fresh}."
         )
-    first, second = torch.rand(
-        (2, runs, len(labels)), dtype=torch.float32, generator=generator, device=generator.device
-    )
+    first, second = draws.uniform((2, runs, len(labels)), generator=generator, dtype=torch.float32)
     order = first.argsort(dim=-1)
     even = labels[order] > 0
     rank = torch.where(even, even.cumsum(-1), (~even).cumsum(-1))

@@ -12,6 +12,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from leakage import draws
+
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
@@ -28,7 +30,7 @@ class Pairs:
 def complementary_pairs(points: int, models: int, *, generator: torch.Generator) -> Pairs:
     """Random halves of a pool and their complements; `points` and `models` must be even."""
     device = generator.device
-    order = torch.rand(models // 2, points, dtype=torch.float32, generator=generator, device=device).argsort(-1)
+    order = draws.uniform((models // 2, points), generator=generator, dtype=torch.float32).argsort(-1)
     rows = order.unflatten(-1, (2, points // 2)).flatten(0, 1)
     member = torch.zeros(models, points, dtype=torch.bool, device=device).scatter(-1, rows, True)
     return Pairs(rows, member, _partners(models, device))
@@ -39,7 +41,7 @@ def complementary_masks(
 ) -> tuple[Bool[Tensor, "models points"], Int[Tensor, " models"]]:
     """`member` and `partner` of `complementary_pairs`, also for odd `points`, where halves differ by one point."""
     device = generator.device
-    rank = torch.rand(models // 2, points, dtype=torch.float32, generator=generator, device=device).argsort(-1)
+    rank = draws.uniform((models // 2, points), generator=generator, dtype=torch.float32).argsort(-1)
     pair = torch.arange(models // 2, device=device).unsqueeze(-1)
     first = rank < (points + pair % 2) // 2  # if odd, the larger half goes to the first and the second model in turn
     return torch.stack([first, ~first], dim=1).flatten(0, 1), _partners(models, device)
@@ -52,4 +54,4 @@ def _partners(models: int, device: torch.device) -> Int[Tensor, " models"]:
 
 def target_and_shadow_sets(points: int, *, size: int, generator: torch.Generator) -> Int[Tensor, "4 size"]:
     """Four disjoint random sets of `size` points: members and outsiders of a target, then those of a shadow model."""
-    return torch.randperm(points, generator=generator, device=generator.device)[: 4 * size].view(4, size)
+    return draws.permutation(points, generator=generator)[: 4 * size].view(4, size)

@@ -12,7 +12,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage.data.gaussians import bartlett_diagonal, chi_square, gaussian
+from leakage import draws
+from leakage.data.gaussians import bartlett_diagonal, chi_square
+from leakage.draws import gaussian
 
 
 @dataclass(frozen=True)
@@ -97,9 +99,9 @@ def draw_sample(
 
 def _components(law: Law, size: tuple[int, int], generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Each point's mean and label."""
-    pick = torch.randint(len(law.means), size, generator=generator, device=generator.device)
+    pick = draws.integers(len(law.means), size, generator=generator)
     means = torch.tensor(law.means, dtype=torch.float64, device=generator.device).reshape(len(law.means), -1)
-    coins = 2.0 * torch.randint(2, size, generator=generator, device=generator.device).double() - 1
+    coins = 2.0 * draws.integers(2, size, generator=generator).double() - 1
     labels = torch.tensor(law.labels, dtype=torch.float64, device=generator.device)[pick] if law.labels else coins
     return means[pick], labels
 

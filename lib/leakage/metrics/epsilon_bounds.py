@@ -14,6 +14,7 @@ from jaxtyping import Bool, Real
 from scipy import optimize, special, stats
 from torch import Tensor
 
+from leakage import draws
 from leakage.metrics import gaussian_mechanism
 from leakage.metrics.estimates import as_sample
 from leakage.metrics.scores import round_digits
@@ -73,7 +74,7 @@ def one_run(
     $1 \le k_+ + k_- \le m$.
     """
     ranked = round_digits(as_sample(scores, "scores"))
-    shuffled = torch.randperm(len(ranked), generator=torch.Generator().manual_seed(_TIE_SEED)).to(ranked.device)
+    shuffled = draws.permutation(len(ranked), generator=torch.Generator().manual_seed(_TIE_SEED), like=ranked)
     right = member[shuffled[torch.sort(ranked[shuffled], descending=True, stable=True).indices]]
     largest = _largest_gaussian if gaussian else _largest_private
     design = {"points": len(right), "delta": delta, "error": (1 - level) / len(guesses)}

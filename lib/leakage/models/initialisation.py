@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from leakage.data.gaussians import gaussian
+from leakage import draws
+from leakage.draws import gaussian
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +72,7 @@ def initial(module: nn.Module, models: int, *, generator: torch.Generator, dtype
 
 def _fan_in(layer: nn.Module, name: str, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     bound = 1 / math.sqrt(layer.get_parameter("weight")[0].numel())
-    uniform = torch.rand(shape, generator=generator, device=generator.device, dtype=torch.float64)
+    uniform = draws.uniform(shape, generator=generator)
     return bound * (2 * uniform - 1)
 
 

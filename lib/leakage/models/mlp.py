@@ -14,6 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from leakage import draws
+
 
 @dataclass(frozen=True, eq=False)
 class Mlp:
@@ -68,7 +70,7 @@ def initial(
     r"""Networks at PyTorch's default initialisation: all parameters $U(-1, 1)/\sqrt{n_{l-1}}$."""
     weights, biases = [], []
     for inputs, outputs in itertools.pairwise(widths):
-        drawn = torch.rand((*models, outputs, inputs + 1), generator=generator, device=generator.device, dtype=dtype)
+        drawn = draws.uniform((*models, outputs, inputs + 1), generator=generator, dtype=dtype)
         scaled = (2 * drawn - 1) / inputs**0.5
         weights.append(scaled[..., :-1].contiguous())
         biases.append(scaled[..., -1].contiguous())

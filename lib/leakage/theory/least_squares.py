@@ -26,7 +26,8 @@ from scipy import special
 from scipy.optimize import root_scalar
 from torch import Tensor
 
-from leakage.data.gaussians import chi_square, gaussian
+from leakage.data.gaussians import chi_square
+from leakage.draws import gaussian
 from leakage.precision import DTYPE
 from leakage.theory import two_gaussians
 from leakage.theory.gaussian_mixtures import Laws, ScaleMixture, total_variation

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from leakage import draws
 from leakage.models.mlp import Mlp
 from leakage.trainers.ensembles import Examples, backpropagate
 
@@ -60,18 +61,20 @@ def train(
         rows: which points each model is trained on.
         noise: σ of each setting; 0 only clips, without any guarantee.
         learning_rate: η of each setting.
-        generator: its device is that of the networks.
+        generator: draws batches and noise. On a GPU the noise comes from a generator of the GPU, seeded by this one: a
+            CPU takes 2.5 ms for a step of 8 networks 128-256-10, the rest of which takes a GPU 1.6 ms.
     """
     trained = networks.each(torch.clone)
     parameters = [part for layer in zip(trained.weights, trained.biases, strict=True) for part in layer]
     dtype, rate = parameters[0].dtype, recipe.sampling_rate(rows.shape[1])
     points, step = examples.inputs[0].to(dtype), (learning_rate / recipe.batch).to(dtype)
     noise_scale = step * noise.to(dtype) * recipe.clip
+    noise_generator = draws.generator_on(rows.device, generator)
     for index, present in poisson_batches(rows, rate, steps=recipe.steps, generator=generator):
         sums = clipped_gradient_sum(trained, points[index], examples.targets[index], clip=recipe.clip, present=present)
         for parameter, total in zip(parameters, sums, strict=True):
             shape = (len(parameter), 1, *parameter.shape[2:])  # all settings of a model share the noise ξ
-            drawn = torch.randn(shape, generator=generator, device=parameter.device, dtype=dtype)
+            drawn = draws.gaussian(shape, generator=noise_generator, like=parameter)
             column = (-1, *[1] * (parameter.ndim - 2))
             parameter.addcmul_(step.view(column), total, value=-1).addcmul_(noise_scale.view(column), drawn, value=-1)
     return Mlp(trained.weights, trained.biases)  # checks that they are finite
@@ -126,7 +129,7 @@ def poisson_batches(
     at_once = max(1, _MOST_DRAWS // rows.numel())
     for first in range(0, steps, at_once):
         size = (min(at_once, steps - first), *rows.shape)
-        drawn = torch.rand(size, dtype=torch.float32, generator=generator, device=rows.device) < rate
+        drawn = draws.uniform(size, generator=generator, like=rows, dtype=torch.float32) < rate
         for enters, longest in zip(drawn, drawn.sum(-1).amax(-1).tolist(), strict=True):
             present, order = enters.sort(dim=-1, descending=True, stable=True)
             yield rows.gather(-1, order[:, :longest]), present[:, :longest]

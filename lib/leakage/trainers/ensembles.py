@@ -21,6 +21,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.optim import SGD, Adam, Optimizer
 from tqdm import tqdm
 
+from leakage import draws
 from leakage.models.initialisation import Stack
 from leakage.models.mlp import Mlp
 
@@ -329,5 +330,5 @@ def train(
 
 def shuffle_rows(rows: Int[Tensor, "models m"], *, generator: torch.Generator) -> Int[Tensor, "models m"]:
     """Every network's rows in a random order of its own."""
-    drawn = torch.rand(rows.shape, dtype=torch.float32, generator=generator, device=rows.device)
+    drawn = draws.uniform(rows.shape, generator=generator, like=rows, dtype=torch.float32)
     return rows.gather(-1, drawn.argsort(dim=-1, stable=True))

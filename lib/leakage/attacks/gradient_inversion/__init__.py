@@ -8,7 +8,8 @@ import torch
 
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.attacks.gradient_inversion.recover import recover
-from leakage.data.gaussians import gaussian, sphere
+from leakage.data.gaussians import sphere
+from leakage.draws import gaussian
 from leakage.trainers.federated import Client, batch_gradient
 
 generator = torch.Generator().manual_seed(0)

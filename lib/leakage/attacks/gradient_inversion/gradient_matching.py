@@ -17,6 +17,7 @@ from jaxtyping import Float
 from scipy import optimize
 from torch import Tensor
 
+from leakage import draws
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
 
 DISTANCES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
@@ -68,7 +69,7 @@ def _draw_dummies(
     """A first batch and its labels, which require gradients if they are unknown."""
     weights = observation.weights
     size = (batch, weights.shape[1] + 1)
-    drawn = torch.randn(size, generator=generator, dtype=weights.dtype, device=weights.device)
+    drawn = draws.gaussian(size, generator=generator, like=weights)
     guesses = drawn[:, -1].clone().requires_grad_() if labels is None else labels
     return (scale * drawn[:, :-1]).requires_grad_(), guesses
 

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from leakage import arguments
+from leakage import arguments, draws
 from leakage.attacks.gradient_inversion import relu_decoding, span, symmetries, tensor_attack
 from leakage.attacks.gradient_inversion.moments import HiddenMoments
 from leakage.attacks.gradient_inversion.nonlinear_least_squares import (
@@ -215,12 +215,12 @@ def _random_starts(
 ) -> Float[Tensor, "s b b"]:
     """Uniform directions of the known length, or of a random one for each start."""
     like, side = equations.rows, equations.rows.shape[1]
-    drawn = torch.randn((starts, side, side), generator=generator, dtype=like.dtype, device=like.device)
+    drawn = draws.gaussian((starts, side, side), generator=generator, like=like)
     drawn = normalize(drawn, dim=-1)
     if norm is not None:
         return norm * drawn
     low, high = _LENGTHS
-    exponent = torch.rand((starts, 1, 1), generator=generator, dtype=like.dtype, device=like.device)
+    exponent = draws.uniform((starts, 1, 1), generator=generator, like=like)
     return drawn * low * (high / low) ** exponent
 
 

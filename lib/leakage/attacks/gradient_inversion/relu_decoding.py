@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from leakage import draws
 from leakage.attacks.gradient_inversion import span, symmetries
 from leakage.attacks.gradient_inversion.nonlinear_least_squares import HiddenEquations
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
@@ -79,7 +80,7 @@ def slope_functions(rows: Float[Tensor, "m b"], *, slope: float, generator: torc
     size = rows.shape[1]
     found = rows.new_zeros((0, size))
     for _ in range(-(-_MAX_DRAWS * 2**size // _DRAWS_AT_ONCE) if len(corners) >= size else 0):
-        drawn = corners[torch.randint(len(corners), (_DRAWS_AT_ONCE, size), generator=generator, device=rows.device)]
+        drawn = corners[draws.integers(len(corners), (_DRAWS_AT_ONCE, size), generator=generator, like=rows)]
         functions, failed = torch.linalg.solve_ex(drawn, rows.new_ones((_DRAWS_AT_ONCE, size)))
         functions = functions[(failed == 0) & functions.isfinite().all(-1)]
         for tested in (corners[:_FIRST_CORNERS], corners):

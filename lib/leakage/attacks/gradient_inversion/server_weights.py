@@ -13,7 +13,9 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from leakage.data.gaussians import chi_square, gaussian
+from leakage import draws
+from leakage.data.gaussians import chi_square
+from leakage.draws import gaussian
 
 
 def draw_weights(kind: str, *, m: int, d: int, generator: torch.Generator) -> Float[Tensor, "m d"]:
@@ -52,7 +54,7 @@ def _white(m: int, d: int, generator: torch.Generator) -> Tensor:
 
 
 def _sobol(m: int, d: int, generator: torch.Generator) -> Tensor:
-    seed = torch.randint(2**31, (), generator=generator, device=generator.device)
+    seed = draws.integers(2**31, (), generator=generator)
     points = SobolEngine(d, scramble=True, seed=int(seed)).draw(m, dtype=torch.float64)
     least = 2.0**-31  # half the distance between the points' levels: 0 itself would become an infinite weight
     return torch.special.ndtri(points.clamp(least, 1 - least)).to(generator.device)

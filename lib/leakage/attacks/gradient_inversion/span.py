@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from leakage import draws
 from leakage.attacks.gradient_inversion.moments import Moments
 
 _DENSE = 512  # up to this dimension, all eigenvectors of a moment together cost less than the leading ones alone
@@ -53,7 +54,7 @@ def from_rows(gradient: Float[Tensor, "m d"], *, batch: int | None = None, gener
     limit = min(gradient.shape)
     columns = min(limit, (batch or _OVERSAMPLING) + _OVERSAMPLING)
     while True:
-        start = torch.randn((columns, len(gradient)), generator=generator, dtype=gradient.dtype, device=gradient.device)
+        start = draws.gaussian((columns, len(gradient)), generator=generator, like=gradient)
         sizes, basis = _singular_pairs(gradient, torch.linalg.qr((start @ gradient).mT).Q)
         rounding = max(gradient.shape) * torch.finfo(gradient.dtype).eps * float(sizes[0])
         exhausted = columns == limit or float(sizes[-1]) <= rounding
@@ -104,7 +105,7 @@ def from_moments(
             return moments.third(vectors, unit)
 
     columns = min(width, batch + _OVERSAMPLING)
-    start = torch.randn((width, columns), generator=generator, dtype=weights.dtype, device=weights.device)
+    start = draws.gaussian((width, columns), generator=generator, like=weights)
     values, vectors = _eigenpairs(operator, torch.linalg.qr(start).Q, count=min(width, batch + 1))
     return _leading_span(values, vectors, batch)
 

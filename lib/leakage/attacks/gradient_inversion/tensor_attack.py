@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from leakage import draws
 from leakage.attacks.gradient_inversion import moments, span, symmetries
 from leakage.attacks.gradient_inversion.moments import Moments
 from leakage.attacks.gradient_inversion.nonlinear_least_squares import HiddenEquations, OutputEquations
@@ -29,9 +30,7 @@ SOURCES: Mapping[str, Callable[..., Moments]] = {
 """The values of `source` in `reconstruct`, with the function of the moments; "span" differs only in the span."""
 DIRECTIONS: Mapping[str, Callable[[Tensor, torch.Generator], Tensor]] = {
     "mean": lambda mean, _: mean,
-    "random": lambda mean, generator: torch.randn(
-        mean.shape, generator=generator, dtype=mean.dtype, device=mean.device
-    ),
+    "random": lambda mean, generator: draws.gaussian(mean.shape, generator=generator, like=mean),
 }
 """The values of `contraction` except "none": the direction a from the moment of order 1 and a generator, unscaled."""
 _CLEAR_GAP = 1.5  # a span with a larger `gap` counts as found: pure noise gives 1.0 to 1.2

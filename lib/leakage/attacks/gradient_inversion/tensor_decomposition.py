@@ -15,6 +15,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from leakage import draws
+
 _MOST_SWEEPS = 300
 _CONVERGED = 1e-13  # the change of the diagonaliser in a sweep below which the search ends
 _CHECK_EVERY = 5  # sweeps between two checks for convergence: each waits for the device
@@ -56,7 +58,7 @@ class Problem:
     def unit_vectors(self, shape: tuple[int, ...]) -> Float[Tensor, "*s k"]:
         like = self.slices
         size = (*shape, self.side)
-        drawn = torch.randn(size, generator=self.generator, dtype=like.dtype, device=like.device)
+        drawn = draws.gaussian(size, generator=self.generator, like=like)
         return normalize(drawn, dim=-1)
 
 

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from leakage import draws
 from leakage.attacks.membership.boundary_distance import replace_infinite
 from leakage.geometry.polytopes import (
     Gates,
@@ -54,7 +55,7 @@ def draw_directions(
     Source: Peinemann (2021), Algorithm 5, lines 1 to 4. Such directions prefer the corners of the cube to its faces.
     """
     shape = (len(points), rays, points.shape[-1])
-    drawn = 2 * torch.rand(shape, generator=generator, device=points.device, dtype=points.dtype) - 1
+    drawn = 2 * draws.uniform(shape, generator=generator, like=points) - 1
     return drawn / drawn.norm(dim=-1, keepdim=True)
 
 

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from leakage import draws
 from leakage.models.classifier import Classifier, check_logits
 from leakage.models.mlp import Mlp
 from leakage.precision import DTYPE
@@ -21,13 +22,13 @@ _CHUNK = 2**22  # in one query to another classifier, where each query may be sl
 
 
 def _flip_bits(points: Tensor, copies: int, amount: float, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
-    flips = torch.rand((copies, points.shape[1]), generator=generator, device=points.device, dtype=DTYPE)
+    flips = draws.uniform((copies, points.shape[1]), generator=generator, like=points, dtype=DTYPE)
     flipped = (flips < amount).to(points.dtype)
     return lambda part: (part[:, None] - flipped).abs_()  # bit b flipped by s is |b − s|
 
 
 def _add_normal(points: Tensor, copies: int, amount: float, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
-    drawn = torch.randn((copies, points.shape[1]), generator=generator, device=points.device, dtype=DTYPE)
+    drawn = draws.gaussian((copies, points.shape[1]), generator=generator, like=points, dtype=DTYPE)
     moves = (amount * drawn).to(points)
     return lambda part: part[:, None] + moves
 
@@ -167,7 +168,7 @@ class _Search:
 
     def normal(self, boundary: Float[Tensor, "t d"], batch: int, generator: torch.Generator) -> Float[Tensor, "t d"]:
         """The estimated unit normal at each boundary point, from random directions that all share."""
-        drawn = torch.randn((batch, boundary.shape[1]), generator=generator, device=boundary.device, dtype=DTYPE)
+        drawn = draws.gaussian((batch, boundary.shape[1]), generator=generator, like=boundary, dtype=DTYPE)
         unit = (drawn / drawn.norm(dim=-1, keepdim=True)).to(boundary)
         width = (boundary - self.points).norm(dim=-1) / boundary.shape[1]
         starts, directions = self.image(boundary), self.image(unit)

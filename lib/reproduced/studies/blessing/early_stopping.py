@@ -121,7 +121,7 @@ def draw_halves(
     features: Float[Tensor, "n d"], labels: Int[Tensor, " n"], *, pool: int, models: int, split: int, seed: int
 ) -> Halves:
     """A random pool of `pool` points and complementary pairs of `models` models on it; the other points validate."""
-    draws = stream(seed, f"pool/{split}", features.device)
+    draws = stream(seed, f"pool/{split}")
     order = torch.rand(len(labels), dtype=torch.float32, generator=draws, device=features.device).argsort()
     everything = Examples((features,), labels)
     pairs = complementary_pairs(pool, models, generator=draws)
@@ -212,7 +212,7 @@ def audit_width(
     """Train the networks of one (width, split) and attack them at all `epochs`; keep their losses at those `kept`."""
     width, split = width_and_split
     own = draw_halves(features, labels, pool=pool, models=models, split=split, seed=seed)
-    draws = stream(seed, f"networks/{split}/{width}", features.device)
+    draws = stream(seed, f"networks/{split}/{width}")
     networks = MlpEnsemble.from_mlp(own.initial(width, generator=draws))
     (losses, error, validation_loss), member, partner, when = record_training(
         networks, own.pool, own.validation, recipe, pairs=own.pairs, epochs=epochs, parts=parts, generator=draws

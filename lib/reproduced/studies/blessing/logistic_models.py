@@ -17,7 +17,8 @@ from jaxtyping import Float
 from scipy import stats
 from torch import Tensor
 
-from leakage.data.gaussians import bartlett_factor, gaussian
+from leakage.data.gaussians import bartlett_factor
+from leakage.draws import gaussian
 from leakage.metrics.estimates import Estimate
 from leakage.theory.logistic.limit import Solution
 from leakage.theory.logistic.output_law import OutputLaw

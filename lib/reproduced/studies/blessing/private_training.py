@@ -60,7 +60,7 @@ def audit_private_training(
     own = draw_halves(features, labels, pool=pool, models=models, split=split, seed=seed)
     settings = list(itertools.product(learning_rates, noise))
     rate, spread = features.new_tensor(settings).reshape(-1, 2).unbind(-1)
-    draws = stream(seed, f"private networks/{split}/{width}", features.device)
+    draws = stream(seed, f"private networks/{split}/{width}")
     trained = dp_sgd.train(
         dp_sgd.repeat_for_settings(own.initial(width, generator=draws), len(settings)),
         own.pool,

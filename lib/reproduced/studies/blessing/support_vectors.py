@@ -17,8 +17,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from leakage.data.gaussians import gaussian, sphere
+from leakage.data.gaussians import sphere
 from leakage.data.tabular import load_digits
+from leakage.draws import gaussian
 from leakage.metrics.roc import calibrate_threshold
 from leakage.trainers.svm import Machine, hard_margin, soft_margin
 from reproduced.statistics import histogram_null_bias, histograms

@@ -95,8 +95,8 @@ def train_translators(
     module = Transformer(
         width, source_words=_FIRST + len(english), target_words=_FIRST + len(german), layers=layers, heads=heads
     )
-    pairs = complementary_pairs(pool, models, generator=stream(seed, f"translation pairs/{split}", device))
-    draws = stream(seed, f"translation networks/{split}/{width}", device)
+    pairs = complementary_pairs(pool, models, generator=stream(seed, f"translation pairs/{split}"))
+    draws = stream(seed, f"translation networks/{split}/{width}")
     own, fresh = (
         encode_pairs(sentences, english, german, longest=longest, device=device) for sentences in (members, others)
     )

@@ -42,20 +42,20 @@ def stack_errors(
     errors = []
     for index in range(rounds):
         name = f"stack/{game.width}/{game.dimension}/{index}"
-        draws = stream(seed, f"{name}/server", device)
+        draws = stream(seed, f"{name}/server")
         weights = server_weights.draw_weights(game.weights, m=game.width, d=game.dimension, generator=draws)
-        inputs = INPUTS[game.inputs](game, stream(seed, f"{name}/client", device))
+        inputs = INPUTS[game.inputs](game, stream(seed, f"{name}/client"))
         stack = DeepStack(weights, activation=game.activation, depth=depth, kind=kind, bias=game.bias)
         labels = alternating_signs(game.batch, inputs.device)
         gradient = batch_gradient(stack, inputs, labels, loss="half_sum")
         seen = deep_networks.effective_observation(stack, gradient, batch=game.batch, loss="half_sum")
         keeps = seen.activation.homogeneity == 1 and kind == "paired"
-        draws = stream(seed, f"{name}/attack/{game.activation}/{kind}/{depth}", device)
+        draws = stream(seed, f"{name}/attack/{game.activation}/{kind}/{depth}")
         found = recover.recover(seen, batch=game.batch, norm=1.0 if keeps else None, generator=draws).inputs
         back = deep_networks.invert_features(found, seen.activation, depth=depth, kind=kind)
         by_moments = searched = torch.nan
         if keeps:
-            draws = stream(seed, f"{name}/moments", device)
+            draws = stream(seed, f"{name}/moments")
             rough = tensor_attack.reconstruct(seen, batch=game.batch, source="hidden", centre=False, generator=draws)
             by_moments = match_error(rough.inputs, inputs, signs=False)
         elif not bool(seen.activation(torch.zeros(1)).any()):

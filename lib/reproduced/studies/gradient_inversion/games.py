@@ -17,7 +17,8 @@ from torch.nn.functional import normalize
 
 from leakage.attacks.gradient_inversion import server_weights
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
-from leakage.data.gaussians import gaussian, sphere
+from leakage.data.gaussians import sphere
+from leakage.draws import gaussian
 from leakage.metrics.estimates import Estimate, mean_interval
 from leakage.metrics.reconstruction import match_error, match_inputs
 from leakage.precision import DTYPE
@@ -58,7 +59,7 @@ class Round:
 
 def draw_round(game: Game, *, seed: int, index: int = 0, device: torch.device | str = "cpu") -> Round:
     """One round, determined by the rules, the seed and the index."""
-    secret = stream(seed, f"client/{game.batch}/{game.dimension}/{game.inputs}/{index}", device)
+    secret = stream(seed, f"client/{game.batch}/{game.dimension}/{game.inputs}/{index}")
     return play_round(game, INPUTS[game.inputs](game, secret), seed=seed, index=index)
 
 
@@ -66,14 +67,14 @@ def play_round(
     game: Game, inputs: Float[Tensor, "B d"], labels: Float[Tensor, " B"] | None = None, *, seed: int, index: int = 0
 ) -> Round:
     """One round with the batch given, such as images; labels are 1 and -1 in turn unless given."""
-    draws = stream(seed, f"server/{game.width}/{game.dimension}/{game.weights}/{index}", inputs.device)
+    draws = stream(seed, f"server/{game.width}/{game.dimension}/{game.weights}/{index}")
     weights = server_weights.draw_weights(game.weights, m=game.width, d=game.dimension, generator=draws)
     module = Client(weights, activation=game.activation, bias=game.bias)
     if labels is None:
         labels = alternating_signs(len(inputs), inputs.device)
     gradient = batch_gradient(module, inputs, labels, loss="half_sum")
     if game.noise:
-        draws = stream(seed, f"noise/{game.width}/{index}", inputs.device)
+        draws = stream(seed, f"noise/{game.width}/{index}")
         norm = torch.stack([value.norm() for value in gradient.values()]).norm()
         for name, value in gradient.items():
             size = value.std() if game.calibration == "entry" else norm
@@ -113,7 +114,7 @@ def compare_attacks(
     for index in range(rounds):
         played = draw_round(game, seed=seed, index=index, device=device)
         for name, attack in attacks.items():
-            draws = stream(seed, f"attack/{index}", device)
+            draws = stream(seed, f"attack/{index}")
             guess = attack(played.observation, batch=game.batch, generator=draws).inputs
             found[name].append(match_error(guess, played.inputs, signs=signs))
     return {name: torch.tensor(values, dtype=DTYPE) for name, values in found.items()}
@@ -126,7 +127,7 @@ def wrong_labels(
     found = []
     for index in range(rounds):
         played = draw_round(game, seed=seed, index=index, device=device)
-        guess = attack(played.observation, batch=game.batch, generator=stream(seed, f"attack/{index}", device))
+        guess = attack(played.observation, batch=game.batch, generator=stream(seed, f"attack/{index}"))
         assert guess.labels is not None
         nearest = (played.inputs @ guess.inputs.mT).abs().argmax(-1)
         found.append(bool((guess.labels[nearest] * played.labels <= 0).any()))
@@ -148,7 +149,7 @@ def direction_errors(
         directions = draw_round(game, seed=seed, index=index, device=device).inputs
         inputs = directions * directions.new_tensor(lengths).unsqueeze(-1)
         seen = play_round(game, inputs, seed=seed, index=index).observation
-        guess = attack(seen, batch=game.batch, generator=stream(seed, f"attack/{index}", device)).inputs
+        guess = attack(seen, batch=game.batch, generator=stream(seed, f"attack/{index}")).inputs
         found.append((match_inputs(guess, directions) - directions).norm(dim=-1))
     return torch.stack(found).cpu()
 

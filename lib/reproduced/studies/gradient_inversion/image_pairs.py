@@ -38,7 +38,7 @@ class PairAnswers(NamedTuple):
 
 def draw_pairs(pixels: Float[Tensor, "n d"], classes: Int[Tensor, " n"], *, pairs: int, seed: int) -> Pairs:
     """Pairs of different images of unit length; their classes are drawn first."""
-    found, draws = [], stream(seed, "image pairs", pixels.device)
+    found, draws = [], stream(seed, "image pairs")
     known = classes.unique().to(pixels.device)
     for number in range(pairs):
         first, second = known[torch.randperm(len(known), generator=draws, device=pixels.device)[:2]].tolist()
@@ -61,7 +61,7 @@ def attack_pairs(pairs: Pairs, *, width: int, seed: int) -> PairAnswers:
         assert seen.hidden is not None
         rows.append(seen.hidden[:2].clone())  # a view would keep the whole gradient
         for name, attack in PAIR_ATTACKS.items():
-            found = attack(seen, stream(seed, f"image pairs/{name}/{index}", inputs.device))
+            found = attack(seen, stream(seed, f"image pairs/{name}/{index}"))
             images[name].append(match_inputs(found, inputs))
             errors[name].append(match_error(found, inputs))
     return PairAnswers(

@@ -20,7 +20,7 @@ from leakage.attacks.gradient_inversion import moments, tensor_decomposition
 from leakage.attacks.gradient_inversion.moments import Moments
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.attacks.gradient_inversion.tensor_decomposition import Problem, powers
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.metrics.reconstruction import match_error
 from leakage.precision import DTYPE
 from leakage.theory import hermite
@@ -121,7 +121,7 @@ def measure_remainders(
     everywhere = torch.eye(game.dimension, dtype=DTYPE, device=device)
     norms = []
     for index in range(rounds):
-        inputs = INPUTS[game.inputs](game, stream(seed, f"remainders/{game.dimension}/{index}", device))
+        inputs = INPUTS[game.inputs](game, stream(seed, f"remainders/{game.dimension}/{index}"))
         played = play_round(game, inputs, inputs.new_tensor(labels), seed=seed, index=index)
         for order, basis in ((2, everywhere), (3, torch.linalg.qr(inputs.mT).Q)):
             found, truth = estimate_moment(played, basis, source="outputs", order=order)
@@ -191,7 +191,7 @@ def factor_errors(
     weights = alternating_signs(batch, device)
     errors = {name: [] for name in METHODS}
     for index in range(rounds):
-        draws = stream(seed, f"decompose/{batch}/{overlap}/{noise}/{index}", device)
+        draws = stream(seed, f"decompose/{batch}/{overlap}/{noise}/{index}")
         factors = torch.linalg.cholesky(gram) @ torch.linalg.qr(gaussian((batch, batch), generator=draws)).Q
         clean = assemble(factors, weights, order=3)
         blur = moments.symmetrised(gaussian((batch,) * 3, generator=draws))

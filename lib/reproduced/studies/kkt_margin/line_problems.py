@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.precision import DTYPE
 from leakage.theory.max_margin import (
     Cones,

@@ -63,7 +63,7 @@ def train_on_gaussians(
     and dtype, so that these are compared in pairs. `snapshots` are step counts at which the networks are asked, too.
     """
     name = f"{law}/{dimension}/{rows}/{width}"
-    draws = stream(seed, f"points/{name}", device)
+    draws = stream(seed, f"points/{name}")
     sample = mixtures.draw_sample(law, rows=rows, fresh=fresh, dimension=dimension, runs=runs, generator=draws).to(
         dtype
     )
@@ -71,14 +71,14 @@ def train_on_gaussians(
         (runs,),
         width,
         sample.train.shape[-1],
-        generator=stream(seed, f"weights/{name}", device),
+        generator=stream(seed, f"weights/{name}"),
         hidden_scale=hidden_scale,
         output_scale=output_scale,
     )
     trained = margin_flow.train(start.to(dtype), sample.train, sample.labels, descent, snapshots=snapshots)
 
     def ask_fresh(model: TwoLayer) -> Tensor:
-        draws = stream(seed, f"unseen/{name}", device)
+        draws = stream(seed, f"unseen/{name}")
         return fresh_outputs(model, sample, draws, hidden_scale=hidden_scale).to(DTYPE)
 
     earlier = [Answers((sample.labels * one(sample.train)).to(DTYPE), ask_fresh(one)) for one in trained.snapshots]
@@ -138,12 +138,12 @@ def train_on_digits(
     the mean of the training points, from the fresh ones too.
     """
     labels = parity(digits, dtype=images.dtype)
-    draws = stream(seed, "image splits", images.device)
+    draws = stream(seed, "image splits")
     split = balanced_split(labels, rows_per_class=rows_per_class, fresh=fresh, runs=runs, generator=draws)
     points = resize(images, side=side).flatten(1)
     train = points[split.train]
     centre = train.mean(-2, keepdim=True) if centred else torch.zeros_like(train[:, :1])
-    draws = stream(seed, f"image networks/{network}/{side}", images.device)
+    draws = stream(seed, f"image networks/{network}/{side}")
     margins, steps, predict = NETWORKS[network](train - centre, labels[split.train], side, width, descent, draws)
     # A run at a time: the fresh points of all runs together would be many copies of the images.
     found = [predict(run, points[split.fresh[run]] - centre[run]) for run in range(runs)]

@@ -26,7 +26,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage.data.gaussians import bartlett_factor, chi_square, gaussian
+from leakage.data.gaussians import bartlett_factor, chi_square
+from leakage.draws import gaussian
 from leakage.precision import DTYPE
 
 _CHUNK = 2**22  # numbers of the factors held at once, to bound memory: some ten times as many are held in all

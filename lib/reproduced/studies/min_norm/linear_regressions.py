@@ -15,7 +15,7 @@ from jaxtyping import Float
 from scipy import special
 from torch import Tensor
 
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.precision import DTYPE
 from leakage.theory.least_squares import Design, Query
 from leakage.trainers.min_norm import nested_min_norm

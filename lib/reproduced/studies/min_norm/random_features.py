@@ -165,7 +165,7 @@ def random_feature_advantage(
     """
     label = partial(label_weights, inputs, query, rows=rows, widths=widths, designs=designs)
     trained = {
-        who: label(member=member, generator=stream(seed, f"random features/{query}/{member}", inputs.device))
+        who: label(member=member, generator=stream(seed, f"random features/{query}/{member}"))
         for who, member in (("outsider", False), ("member", True))
     }
     teacher = {who: teacher_variances(models, inputs, sigma=sigma) for who, models in trained.items()}

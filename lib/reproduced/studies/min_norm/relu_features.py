@@ -24,7 +24,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage.data.gaussians import bartlett_factor, chi_square, gaussian
+from leakage.data.gaussians import bartlett_factor, chi_square
+from leakage.draws import gaussian
 from leakage.precision import DTYPE
 from leakage.theory.least_squares import Design
 from leakage.trainers.min_norm import nested_weights

@@ -235,7 +235,7 @@ def attack_by_labels(
     """
     whole = train_pair(task, split=split, seed=seed)
     pair = TargetAndShadow(*(side.take(points) for side in whole))
-    generator = stream(seed, f"label only/{split}", task.device)
+    generator = stream(seed, f"label only/{split}")
     distances, shares = [], []
     for side, other in zip(pair, reversed(whole), strict=True):
         # Many thousand queries for a label: float32 gives the same answers.

@@ -213,12 +213,11 @@ def train_networks(
     `epochs` are the snapshots that are kept, all from 0 by default; the last epoch is always kept.
     """
     data = tuple(
-        draw_clusters(task.layout, generator=stream(seed, f"clusters/{group}/{model}", device))
-        for model in range(models)
+        draw_clusters(task.layout, generator=stream(seed, f"clusters/{group}/{model}")) for model in range(models)
     )
     points, labels = torch.cat([part.points for part in data]), torch.cat([part.labels for part in data])
     rows = torch.arange(len(points), device=points.device).view(models, -1)
-    start = mlp.initial((models,), (2, *task.hidden, 2), generator=stream(seed, f"cluster networks/{group}", device))
+    start = mlp.initial((models,), (2, *task.hidden, 2), generator=stream(seed, f"cluster networks/{group}"))
     last = task.recipe.epochs
     snapshots: dict[int, Mlp] = {}
     ensembles.train(
@@ -226,7 +225,7 @@ def train_networks(
         Examples((points,), labels),
         rows,
         task.recipe,
-        generator=stream(seed, f"cluster batches/{group}", device),
+        generator=stream(seed, f"cluster batches/{group}"),
         observe=lambda epoch, networks: snapshots.__setitem__(epoch, networks.to(DTYPE)),
         observed_epochs=sorted(range(last + 1) if epochs is None else {*epochs, last}),
     )

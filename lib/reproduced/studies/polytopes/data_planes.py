@@ -89,7 +89,7 @@ def measure_planes(split: int, *, task: Task, planes: int, seed: int, radii: tup
     Plane k of both kinds goes through the same three classes.
     """
     pair = train_pair(task, split=split, seed=seed)
-    rows = draw_triples(pair.target, planes, generator=stream(seed, f"planes/{split}", task.device)).flatten(0, 1)
+    rows = draw_triples(pair.target, planes, generator=stream(seed, f"planes/{split}")).flatten(0, 1)
     views = [plane_through(pair.target.points[three], frame=radii[-1]) for three in rows]
     windows, through, kinds = torch.stack([view.window for view in views]), [view.plane for view in views], []
     for side in pair:

@@ -105,9 +105,9 @@ class TargetAndShadow(NamedTuple):
 def train_pair(task: Task, *, split: int, seed: int) -> TargetAndShadow:
     """Split the data anew and train target and shadow on it; `split` and `seed` fix everything that is random."""
     data, device = task.data, task.device
-    rows = target_and_shadow_sets(len(data), size=task.size, generator=stream(seed, f"quarters/{split}", device))
-    start = mlp.initial((2,), task.widths, generator=stream(seed, f"pair/{split}", device), dtype=torch.float32)
-    shuffles = stream(seed, f"shuffles/{split}", device)
+    rows = target_and_shadow_sets(len(data), size=task.size, generator=stream(seed, f"quarters/{split}"))
+    start = mlp.initial((2,), task.widths, generator=stream(seed, f"pair/{split}"), dtype=torch.float32)
+    shuffles = stream(seed, f"shuffles/{split}")
     examples = Examples((data.features,), data.labels)
     networks = ensembles.train(MlpEnsemble.from_mlp(start), examples, rows[::2], task.recipe, generator=shuffles)
     sides = []
@@ -233,13 +233,13 @@ def attack_split(
 
     `each_ray` names signals of `hyperedges.SIGNALS` to be tried along each ray alone.
     """
-    rays, device = rays or RaySettings(), task.device
+    rays = rays or RaySettings()
     pair = train_pair(task, split=split, seed=seed)
     alone = [f"{signal}, ray {ray}" for signal in each_ray for ray in range(rays.rays)]
     needed = {part for key in (*RAW_FEATURE_SETS, *sets) for part in COMBINED_FEATURE_SETS.get(key, (key,))}
     needed |= {"correct", *alone}
     target, shadow = (
-        measure_signals(side, needed, rays, generator=stream(seed, f"rays/{split}/{name}", device))
+        measure_signals(side, needed, rays, generator=stream(seed, f"rays/{split}/{name}"))
         for name, side in pair._asdict().items()
     )
     directions = {
@@ -253,10 +253,10 @@ def attack_split(
             chosen = [key for key in candidates if not direction or key in SWAPPED_FEATURE_SETS]
             if chosen:
                 features = _features(chosen, known), member, _features(chosen, asked)
-                tasks[name, direction] = AttackTask(name, *features, stream(seed, f"{name}/{split}{direction}", device))
+                tasks[name, direction] = AttackTask(name, *features, stream(seed, f"{name}/{split}{direction}"))
         if alone:
             features = _features(alone, known), member, _features(alone, asked)
-            draws = stream(seed, f"each ray/{split}{direction}", device)
+            draws = stream(seed, f"each ray/{split}{direction}")
             tasks["rays", direction] = AttackTask("NN standardised", *features, draws)
     scores = dict(zip(tasks, attack_models.run_attack_models([*tasks.values()], settings=settings), strict=True))
     rates = (0.01,) if int((~pair.target.member).sum()) >= 100 else ()

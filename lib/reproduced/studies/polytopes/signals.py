@@ -58,14 +58,14 @@ def attack_by_signals(
     """
     targets = models if targets is None else targets
     data, device, name = task.data, task.device, f"scoreboard/{repetition}"
-    rows = _draw_rows(len(data), models, task.size, generator=stream(seed, f"{name}/rows", device))
-    start = mlp.initial((models,), task.widths, generator=stream(seed, f"{name}/weights", device), dtype=torch.float32)
-    shuffles = stream(seed, f"{name}/shuffles", device)
+    rows = _draw_rows(len(data), models, task.size, generator=stream(seed, f"{name}/rows"))
+    start = mlp.initial((models,), task.widths, generator=stream(seed, f"{name}/weights"), dtype=torch.float32)
+    shuffles = stream(seed, f"{name}/shuffles")
     examples = Examples((data.features,), data.labels)
     networks = ensembles.train(MlpEnsemble.from_mlp(start), examples, rows, task.recipe, generator=shuffles)
     member = torch.zeros(models, len(data), dtype=torch.bool, device=device).scatter_(1, rows, True)
     raw = raw_signals(networks, data)
-    lots = _uniform(member.shape, stream(seed, f"{name}/control", device))
+    lots = _uniform(member.shape, stream(seed, f"{name}/control"))
     raw["shuffled kinks"] = raw["kinks"].gather(1, lots.argsort(-1))
     scores = {f"raw: {key}": raw[key] for key in STANDALONE_SIGNALS}
     scores |= {f"calibrated: {key}": calibrate_scores(raw[key], member) for key in STANDALONE_SIGNALS}

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.geometry.polygons import at_next_corner, is_corner, triangle_fans
 from leakage.geometry.polytopes import Gates, activation_pattern, inscribed_radius, join_layers, layer_maps, output_map
 from leakage.geometry.subdivision import Subdivision, subdivide, subdivide_networks
@@ -203,7 +203,7 @@ def count_cells(
     N lines in general position make $1 + N + \binom N2$ cells, and the average over random networks of any depth is of
     the order $N^2/2$ (Hanin and Rolnick 2019), far from the bound $2^N$.
     """
-    generator = stream(seed, f"cells/{'-'.join(map(str, hidden))}", device)
+    generator = stream(seed, f"cells/{'-'.join(map(str, hidden))}")
     models = he_networks((2, *hidden, 2), networks, generator=generator)
     window = box_corners((-reach, -reach), (reach, reach), device=device)
     cells = torch.tensor([len(found) for found in subdivide_networks(models, window)], device=device)

@@ -58,7 +58,7 @@ def bound_private_run(
     points the coins made members.
     """
     device = data.features.device
-    draws = stream(seed, f"private run/{run}", device)
+    draws = stream(seed, f"private run/{run}")
     chosen = torch.randperm(len(data), generator=draws, device=device)[:points]
     features, labels = data.features[chosen].float(), data.labels[chosen]
     member = torch.rand(points, dtype=torch.float32, generator=draws, device=device) < 0.5

@@ -24,7 +24,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.metrics.roc import KsTest, ks_test
 from leakage.precision import DTYPE
 from leakage.theory.logistic.limit import Setting, solve

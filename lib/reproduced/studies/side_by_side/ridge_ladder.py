@@ -16,7 +16,7 @@ from torch.distributions import MultivariateNormal
 
 from leakage.attacks.membership import loss_threshold
 from leakage.attacks.membership.lira import lira_of_logits
-from leakage.data.gaussians import gaussian
+from leakage.draws import gaussian
 from leakage.metrics.estimates import Estimate, mean_interval
 from leakage.metrics.roc import KsTest, ks_test
 from leakage.metrics.scores import Scores
@@ -74,7 +74,7 @@ def draw_rows(
 
     Each `draw` of one seed has rows of its own.
     """
-    draws = stream(seed, f"ladder/rows/{draw}" if draw else "ladder/rows", device)
+    draws = stream(seed, f"ladder/rows/{draw}" if draw else "ladder/rows")
     others, points = gaussian((n, p), generator=draws), gaussian((asked, p), generator=draws)
     beta = gaussian((p,), generator=draws) / p**0.5
     labels = points @ beta + noise * gaussian((asked,), generator=draws)
@@ -83,7 +83,7 @@ def draw_rows(
 
 def exact_rungs(setting: RidgeTargets, *, seed: int, nodes: int = 96) -> dict[str, Rung]:
     """Every rung by name, from the least evidence to the most."""
-    draws = stream(seed, "ladder/queries", setting.others.device)
+    draws = stream(seed, "ladder/queries")
     queries = gaussian((max(_SEVERAL), setting.others.shape[1]), generator=draws)
     several = {f"{k} predictions": partial(setting.from_predictions, queries[: k - 1]) for k in _SEVERAL}
     ratios = {
@@ -130,7 +130,7 @@ def compare_with_law(
     The evidence is the prediction at the row and `others` more predictions, or the weights if `others` is None.
     """
     device, width = setting.others.device, setting.others.shape[1]
-    asked = stream(seed, "ladder/queries", device)
+    asked = stream(seed, "ladder/queries")
     queries = None if others is None else gaussian((others, width), generator=asked)
     law = setting.from_weights(nodes=nodes) if queries is None else setting.from_predictions(queries, nodes=nodes)
     found = []
@@ -139,7 +139,7 @@ def compare_with_law(
         view = torch.eye(width, dtype=row.dtype, device=device) if queries is None else torch.cat([row, queries])
         laws, ratios = [_evidence_law(setting, place, inside, view) for inside in (False, True)], []
         for inside in (False, True):
-            draws = stream(seed, f"ladder/agreement/{others}/{place}/{inside}", device)
+            draws = stream(seed, f"ladder/agreement/{others}/{place}/{inside}")
             seen = _train(setting, place, inside, trainings, generator=draws) @ view.mT
             ratios.append(laws[1].log_prob(seen) - laws[0].log_prob(seen))
         pairs = zip(ratios, (law.outsider[place], law.member[place]), strict=True)
@@ -151,7 +151,7 @@ def measure_attacks(setting: RidgeTargets, *, models: int, ensembles: int, seed:
     """AUCs of attacks with `models` - 1 shadow models; the best attack knows the laws instead."""
     areas = []
     for number in range(ensembles):
-        draws = stream(seed, f"ladder/ensemble/{number}", setting.others.device)
+        draws = stream(seed, f"ladder/ensemble/{number}")
         predictions, member = _train_ensemble(setting, models, generator=draws)
         losses = (predictions - setting.labels).square() / 2
         towards = predictions * setting.labels.sign()  # training on a row raises it

@@ -33,14 +33,14 @@ def train_models(
     The seed and `name` fix the rows and the halves. A share `flipped` of the rows has its class drawn anew.
     """
     device = data.features.device
-    draws = stream(seed, f"side by side/{name}", device)
+    draws = stream(seed, f"side by side/{name}")
     rows = torch.randperm(len(data), generator=draws, device=device)[:points]
     features, labels = data.features[rows].float(), data.labels[rows].clone()
     anew = torch.rand(points, dtype=torch.float32, generator=draws, device=device) < flipped
     labels[anew] = torch.randint(data.classes, (int(anew.sum()),), generator=draws, device=device)
     pairs = complementary_pairs(points, models, generator=draws)
     pool = LabelledData(features, labels)
-    trained = KINDS[kind](pool, data.classes, pairs, stream(seed, f"side by side/{name}/{kind}", device))
+    trained = KINDS[kind](pool, data.classes, pairs, stream(seed, f"side by side/{name}/{kind}"))
     return TrainedModels(trained, features.double(), labels, pairs.member, pairs.partner)
 
 

@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from leakage import draws
 from leakage.attacks.gradient_inversion.own_modules.equations import ModuleEquations
 
 MAX_BATCH = 12
@@ -66,7 +67,7 @@ def _normals(rows: Float[Tensor, "n b"], threshold: float, generator: torch.Gene
     size = rows.shape[1]
     if size == 1:
         return torch.ones_like(rows[:1])
-    drawn = torch.randint(len(rows), (_DRAWS_AT_ONCE, size - 1), generator=generator, device=rows.device)
+    drawn = draws.integers(len(rows), (_DRAWS_AT_ONCE, size - 1), generator=generator, like=rows)
     _, sizes, right = torch.linalg.svd(normalize(rows[drawn], dim=-1), full_matrices=True)
     # If the neurons of all rows are dead for two inputs, the rows depend on each other and have no single normal.
     return right[sizes[:, -1] > _CLEAR * threshold, -1]

@@ -20,7 +20,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from leakage import arguments
+from leakage import arguments, draws
 from leakage.trainers.federated import LOSSES
 
 CROSS_ENTROPY = "cross_entropy"
@@ -126,13 +126,13 @@ class FirstLayer:
         r"""Whether neurons with $z \le 0$ are cut off, and those with $z > 0$ are not, as by a ReLU above the layer."""
         inputs, width = _probes(self.layer, generator), self.layer.out_features
         size, like = (len(inputs), width), inputs
-        values = torch.randn(size, generator=generator, dtype=like.dtype, device=like.device)
+        values = draws.gaussian(size, generator=generator, like=like)
         # Every neuron is tried just above and below 0, too, where a shifted or clipped ReLU differs.
         values[:2] = 1e-3 * torch.tensor([[1.0], [-1.0]], dtype=like.dtype, device=like.device)
         shift = (values - self.layer(inputs)).detach().requires_grad_()
         with torch.enable_grad():
             outputs = self.outputs(inputs, shift)
-            weights = torch.randn(outputs.shape, generator=generator, dtype=like.dtype, device=like.device)
+            weights = draws.gaussian(outputs.shape, generator=generator, like=like)
             (found,) = torch.autograd.grad((weights * outputs).sum(), shift)
         return not bool(found[values < 0].any()) and bool(found[values > 0].any())
 
@@ -259,7 +259,7 @@ def _parameter(name: str, part: str) -> str:
 
 def _probes(layer: nn.Linear, generator: torch.Generator) -> Tensor:
     like = layer.weight
-    return torch.randn((_PROBES, layer.in_features), generator=generator, dtype=like.dtype, device=like.device)
+    return draws.gaussian((_PROBES, layer.in_features), generator=generator, like=like)
 
 
 def _count_outputs(first: FirstLayer, generator: torch.Generator) -> int:

@@ -29,7 +29,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import normalize, pad
 
-from leakage import arguments
+from leakage import arguments, draws
 from leakage.attacks.gradient_inversion.nonlinear_least_squares import certificate_threshold
 from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
 from leakage.attacks.gradient_inversion.own_modules import dead_neurons
@@ -238,7 +238,7 @@ def _recover_two_layers(
 def _draw_points(equations: ModuleEquations, norm: float | None, generator: torch.Generator) -> Float[Tensor, "s B f"]:
     """Points in the span, over a range of lengths unless the length is known."""
     like, width = equations.basis, equations.directions.shape[1]
-    drawn = torch.randn((_DRAWN, equations.batch, width), generator=generator, dtype=like.dtype, device=like.device)
+    drawn = draws.gaussian((_DRAWN, equations.batch, width), generator=generator, like=like)
     if norm is not None:
         return norm * normalize(drawn, dim=-1)
     low, high = _SPREAD if equations.first.biased else _LENGTHS
