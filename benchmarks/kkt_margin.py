@@ -18,7 +18,7 @@ from leakage.precision import DTYPE
 from leakage.theory import max_margin
 from leakage.trainers import margin_flow
 from leakage.trainers.margin_flow import Descent
-from reproduced.runtime import stream
+from reproduced.runtime import begin, stream
 from reproduced.studies.kkt_margin.line_problems import draw_problem
 from reproduced.studies.kkt_margin.trained_networks import Targets, fresh_outputs, train_on_gaussians
 from timing import Benchmark, Case, Disagreement, Side, equal, same_law
@@ -109,7 +109,7 @@ def far(sizes: Sizes) -> Case:
             fresh=sizes.fresh,
             runs=networks,
             descent=Descent(steps),
-            seed=0,
+            run=begin(device="cpu"),
         )
 
     return Case(

@@ -16,7 +16,7 @@ from leakage.models import two_layer
 from leakage.precision import DTYPE
 from leakage.trainers import margin_flow
 from leakage.trainers.margin_flow import Descent
-from reproduced.runtime import stream
+from reproduced.runtime import Run, stream
 from reproduced.studies.kkt_margin.trained_networks import (
     NETWORKS,
     Convolutional,
@@ -26,7 +26,8 @@ from reproduced.studies.kkt_margin.trained_networks import (
     train_on_gaussians,
 )
 
-SMALL = dict(rows=4, width=12, fresh=30, runs=3, descent=Descent(200, margin=3.0), seed=0)
+RUN = Run("smoke", 0, torch.device("cpu"))
+SMALL = dict(rows=4, width=12, fresh=30, runs=3, descent=Descent(200, margin=3.0), run=RUN)
 RUNS, DIMENSION, SCALE = 800, 30, 0.3
 DIGITS = load("digits")
 
@@ -79,7 +80,7 @@ def digit_targets(side=8, *, network="two-layer", **changes):
         runs=2,
         descent=Descent(steps=150, stability=0.3, growth=0.02),
         centred=False,
-        seed=0,
+        run=RUN,
     )
     return train_on_digits(side, **(options | changes))
 

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from leakage.draws import gaussian
+from leakage.draws import gaussian, integers, uniform
 from leakage.precision import DTYPE
 from leakage.theory.max_margin import (
     Cones,
@@ -25,14 +25,14 @@ _WORSE = 1e-4  # share of the least value by which a KKT point must exceed it to
 
 
 def _random(count: int, generator: torch.Generator) -> Tensor:
-    return 2.0 * torch.randint(2, (count,), generator=generator, device=generator.device) - 1
+    return 2.0 * integers(2, (count,), generator=generator) - 1
 
 
 def _blocks(size: int) -> Callable[[int, torch.Generator], Tensor]:
     """Labels that change after every `size` neighbours, with a random first one."""
 
     def labels(count: int, generator: torch.Generator) -> Tensor:
-        blocks = torch.arange(count, device=generator.device) // size
+        blocks = torch.arange(count) // size
         return _random(1, generator) * (1 - 2 * (blocks % 2))
 
     return labels
@@ -40,8 +40,8 @@ def _blocks(size: int) -> Callable[[int, torch.Generator], Tensor]:
 
 def _flipped(count: int, generator: torch.Generator) -> Tensor:
     """Two halves, with some labels flipped: a problem that can be learned, with noise."""
-    flips = torch.rand(count, dtype=torch.float32, generator=generator, device=generator.device) < _FLIPPED
-    halves = torch.arange(count, device=generator.device) < count // 2
+    flips = uniform((count,), generator=generator, dtype=torch.float32) < _FLIPPED
+    halves = torch.arange(count) < count // 2
     return _random(1, generator) * torch.where(halves ^ flips, 1.0, -1.0)
 
 
@@ -64,8 +64,8 @@ def draw_problem(
     moderate width can fit.
     """
     if spaced:
-        shifts = torch.rand(count, generator=generator, device=generator.device, dtype=DTYPE) / 2 + 0.25
-        points = 4 * (torch.arange(count, device=generator.device) + shifts) / count - 2
+        shifts = uniform((count,), generator=generator) / 2 + 0.25
+        points = 4 * (torch.arange(count) + shifts) / count - 2
     else:
         points = gaussian((count,), generator=generator).sort().values
     return points, LABEL_LAWS[law](count, generator).to(DTYPE)
@@ -84,13 +84,13 @@ def restricted_optima(
     cones, y = _cones(points, labels)
     least, found = optimum_on_line(points, labels).value, []
     for _ in range(tries):
-        draws = torch.rand(len(cones.signs), dtype=torch.float32, generator=generator, device=generator.device)
-        other = _kkt_point(cones.subset((draws < share).cpu().numpy()), y, points)
+        draws = uniform((len(cones.signs),), generator=generator, dtype=torch.float32)
+        other = _kkt_point(cones.subset((draws < share).numpy()), y)
         found += [other] if other is not None and other.value > (1 + _WORSE) * least else []
     return found
 
 
-def ramp_flat_ramp(*, device: torch.device | str = "cpu") -> tuple[Float[Tensor, " 8"], Float[Tensor, " 8"], Optimum]:
+def ramp_flat_ramp() -> tuple[Float[Tensor, " 8"], Float[Tensor, " 8"], Optimum]:
     """Eight points, their labels and a KKT point whose bounded pieces are a ramp, a flat piece and a ramp.
 
     The flat piece is on the margin, so neither Theorem 4.2 nor Theorem 4.3 of Smorodinsky et al. has a case. The KKT
@@ -99,22 +99,22 @@ def ramp_flat_ramp(*, device: torch.device | str = "cpu") -> tuple[Float[Tensor,
     """
     places = (-1.7202, -0.8607, -0.3775, -0.3020, 0.4038, 0.5211, 1.7761, 2.1997)
     neurons = {(1, "00000111"), (1, "11100000"), (-1, "00000011"), (-1, "11100000"), (-1, "11111111")}
-    points = torch.tensor(places, dtype=DTYPE, device=device)
-    labels = torch.tensor([-1, -1, 1, -1, -1, 1, 1, -1], dtype=DTYPE, device=device)
+    points = torch.tensor(places, dtype=DTYPE)
+    labels = torch.tensor([-1, -1, 1, -1, -1, 1, 1, -1], dtype=DTYPE)
     cones, y = _cones(points, labels)
     patterns = zip(cones.signs, cones.active, strict=True)
     chosen = [(int(sign), "".join(str(int(one)) for one in active)) in neurons for sign, active in patterns]
-    found = _kkt_point(cones.subset(np.array(chosen)), y, points)
+    found = _kkt_point(cones.subset(np.array(chosen)), y)
     assert found is not None, "these cones have a KKT point"
     return points, labels, found
 
 
 def _cones(points: Tensor, labels: Tensor) -> tuple[Cones, np.ndarray]:
-    x, y = (values.cpu().double().numpy() for values in (points, labels))
+    x, y = (values.double().numpy() for values in (points, labels))
     return cones_on_line(x), y
 
 
-def _kkt_point(cones: Cones, labels: np.ndarray, like: Tensor) -> Optimum | None:
+def _kkt_point(cones: Cones, labels: np.ndarray) -> Optimum | None:
     """The optimum over the cones if it is a KKT point of the whole problem; none if it is not, or fits no labels."""
     if not (cones.active & (cones.signs[:, None] == labels)).any(0).all():
         return None  # some point has no active neuron of its sign
@@ -124,7 +124,7 @@ def _kkt_point(cones: Cones, labels: np.ndarray, like: Tensor) -> Optimum | None
         return None
     if not _meets_conditions(cones.points, labels, weights, signs, multipliers):
         return None
-    return optimum_of_neurons(weights, signs, torch.as_tensor(multipliers).to(like), gap)
+    return optimum_of_neurons(weights, signs, torch.as_tensor(multipliers), gap)
 
 
 def _meets_conditions(

@@ -202,7 +202,7 @@ def _holds(low: Tensor, high: Tensor, points: Tensor) -> Bool[Tensor, " interval
 # ── the shift of a kink in the proof of Theorem 4.3 ──────────────────────────────────────────────────────────────────
 
 
-def figure_6(*, device: torch.device | str = "cpu") -> tuple[TwoLayer, Float[Tensor, " 4"], Float[Tensor, " 4"]]:
+def figure_6() -> tuple[TwoLayer, Float[Tensor, " 4"], Float[Tensor, " 4"]]:
     r"""A network as in Figure 6, its points and labels: the output falls from 1 to -1 on $[-\tfrac12, \tfrac12]$.
 
     $$ \Phi(x) = [-2x + 8]_+ - [-2x - 1]_+ + [2x - 1]_+ - [8]_+ $$
@@ -211,10 +211,10 @@ def figure_6(*, device: torch.device | str = "cpu") -> tuple[TwoLayer, Float[Ten
     labels are the signs of -x. The ends of the ramp are no training points. The formula is ours: the paper draws such a
     network without giving one.
     """
-    terms = torch.tensor([[-2.0, 8], [-2, -1], [2, -1], [0, 8]], dtype=DTYPE, device=device)
-    signs = torch.tensor([1.0, -1, 1, -1], dtype=DTYPE, device=device)
+    terms = torch.tensor([[-2.0, 8], [-2, -1], [2, -1], [0, 8]], dtype=DTYPE)
+    signs = torch.tensor([1.0, -1, 1, -1], dtype=DTYPE)
     size = terms.norm(dim=-1).sqrt()
-    points = torch.tensor([-2.0, -1, 1, 2], dtype=DTYPE, device=device)
+    points = torch.tensor([-2.0, -1, 1, 2], dtype=DTYPE)
     return TwoLayer(terms[:, :1] / size[:, None], terms[:, 1] / size, signs * size), points, -points.sign()
 
 

@@ -106,7 +106,7 @@ def rank_correlation(places: Sequence[float], shares: Sequence[Float[Tensor, " n
     a sequence added at each end. It is conservative.
     """
     grid = torch.tensor(places, dtype=torch.float64)
-    sequences = torch.stack(list(shares)).T.double().cpu()
+    sequences = torch.stack(list(shares)).T.double()
     found = torch.tensor([statistics.rank_correlation(grid, own) for own in sequences], dtype=torch.float64)
     many = len(found)
     values, weights = torch.ones(many + 2, dtype=torch.float64), torch.ones(many + 2, dtype=torch.float64)

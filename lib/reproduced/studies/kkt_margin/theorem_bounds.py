@@ -191,7 +191,7 @@ def ratio_exponent(ratios: Float[Tensor, "dimensions runs"], dimensions: Sequenc
     number, which is conservative for few training sets.
     """
     runs = ratios.shape[-1]
-    x = torch.tensor([math.log(dimension) for dimension in dimensions], dtype=ratios.dtype, device=ratios.device)
+    x = torch.tensor([math.log(dimension) for dimension in dimensions], dtype=ratios.dtype)
     weights = (x - x.mean()) / (x - x.mean()).square().sum()
     means, spread = ratios.mean(-1), ratios.std(-1) / math.sqrt(runs)
     slope = float(weights @ means.log())

@@ -15,7 +15,7 @@ from leakage.models.two_layer import TwoLayer
 from leakage.precision import DTYPE
 from leakage.trainers import margin_flow
 from leakage.trainers.margin_flow import Descent
-from reproduced.runtime import stream
+from reproduced.runtime import Run, move
 
 _FIRST_SCALE = 0.1  # of the first convolution's initial weights
 _CHUNK = 256  # images whose outputs are computed at once
@@ -50,40 +50,42 @@ def train_on_gaussians(
     fresh: int,
     runs: int,
     descent: Descent,
-    seed: int,
+    run: Run,
     snapshots: Sequence[int] = (),
     hidden_scale: float = two_layer.HIDDEN_SCALE,
     output_scale: float = 1.0,
-    device: torch.device | str = "cpu",
     dtype: torch.dtype = DTYPE,
 ) -> Targets:
     r"""Train `runs` two-layer networks on `rows` points each of a Gaussian law and ask them about `fresh` others.
 
     The cost does not depend on the dimension once it exceeds `rows`. One seed gives the same draws for every descent
     and dtype, so that these are compared in pairs. `snapshots` are step counts at which the networks are asked, too.
+    Points and initial weights are the same on every device; the noise of `fresh_outputs` is not.
     """
     name = f"{law}/{dimension}/{rows}/{width}"
-    draws = stream(seed, f"points/{name}")
-    sample = mixtures.draw_sample(law, rows=rows, fresh=fresh, dimension=dimension, runs=runs, generator=draws).to(
-        dtype
-    )
+    draws = run.stream(f"points/{name}")
+    drawn = mixtures.draw_sample(law, rows=rows, fresh=fresh, dimension=dimension, runs=runs, generator=draws)
+    coordinates = drawn.train.shape[-1]
     start = two_layer.initial(
         (runs,),
         width,
-        sample.train.shape[-1],
-        generator=stream(seed, f"weights/{name}"),
+        coordinates,
+        generator=run.stream(f"weights/{name}"),
         hidden_scale=hidden_scale,
         output_scale=output_scale,
     )
-    trained = margin_flow.train(start.to(dtype), sample.train, sample.labels, descent, snapshots=snapshots)
+    device = run.device_for("margin flow", runs * rows * width * min(rows, coordinates))
+    sample, start = move((drawn.to(dtype), start.to(dtype)), device)
+    trained = margin_flow.train(start, sample.train, sample.labels, descent, snapshots=snapshots)
 
     def ask_fresh(model: TwoLayer) -> Tensor:
-        draws = stream(seed, f"unseen/{name}")
+        draws = run.stream(f"unseen/{name}")
         return fresh_outputs(model, sample, draws, hidden_scale=hidden_scale).to(DTYPE)
 
     earlier = [Answers((sample.labels * one(sample.train)).to(DTYPE), ask_fresh(one)) for one in trained.snapshots]
     labels = sample.fresh_labels.to(DTYPE)
-    return Targets(trained.margins.to(DTYPE), ask_fresh(trained.model), labels, trained.steps, tuple(earlier))
+    found = Targets(trained.margins.to(DTYPE), ask_fresh(trained.model), labels, trained.steps, tuple(earlier))
+    return move(found, "cpu")
 
 
 def fresh_outputs(
@@ -108,7 +110,7 @@ def candidate_groups(
     """Candidates for `find_member`: the outsiders in groups of `size - 1`, each with one member in the last place."""
     groups = outsider.shape[-1] // (size - 1)
     innocent = outsider[..., : groups * (size - 1)].unflatten(-1, (groups, size - 1))
-    turns = torch.arange(groups, device=member.device) % member.shape[-1]
+    turns = [group % member.shape[-1] for group in range(groups)]
     return torch.cat([innocent, member[..., turns].unsqueeze(-1)], dim=-1)
 
 
@@ -127,7 +129,7 @@ def train_on_digits(
     runs: int,
     descent: Descent,
     centred: bool,
-    seed: int,
+    run: Run,
 ) -> Targets:
     r"""Train `runs` networks to tell even from odd digits, at one side length of Figures 2 and 3.
 
@@ -138,43 +140,47 @@ def train_on_digits(
     the mean of the training points, from the fresh ones too.
     """
     labels = parity(digits, dtype=images.dtype)
-    draws = stream(seed, "image splits")
+    draws = run.stream("image splits")
     split = balanced_split(labels, rows_per_class=rows_per_class, fresh=fresh, runs=runs, generator=draws)
     points = resize(images, side=side).flatten(1)
     train = points[split.train]
     centre = train.mean(-2, keepdim=True) if centred else torch.zeros_like(train[:, :1])
-    draws = stream(seed, f"image networks/{network}/{side}")
-    margins, steps, predict = NETWORKS[network](train - centre, labels[split.train], side, width, descent, draws)
-    # A run at a time: the fresh points of all runs together would be many copies of the images.
-    found = [predict(run, points[split.fresh[run]] - centre[run]) for run in range(runs)]
-    return Targets(margins, torch.stack(found), labels[split.fresh], steps)
+    margins, steps, predict = NETWORKS[network](train - centre, labels[split.train], side, width, descent, run)
+    # A network at a time: the fresh points of all together would be many copies of the images.
+    found = [predict(one, points[split.fresh[one]] - centre[one]) for one in range(runs)]
+    return move(Targets(margins, torch.stack(found), labels[split.fresh], steps), "cpu")
 
 
 _Fit = tuple[Float[Tensor, "runs n"], Int[Tensor, " runs"], Callable[[int, Tensor], Tensor]]
-"""Margins and steps of trained networks, and the outputs of one of them at given points."""
+"""Margins and steps of trained networks, and the outputs of one of them at given points, where they were trained."""
 
 
-def _two_layer(
-    points: Tensor, labels: Tensor, side: int, width: int, descent: Descent, generator: torch.Generator
-) -> _Fit:
-    start = two_layer.initial((len(points),), width, side**2, generator=generator).to(points.dtype)
+def _two_layer(points: Tensor, labels: Tensor, side: int, width: int, descent: Descent, run: Run) -> _Fit:
+    draws = run.stream(f"image networks/two-layer/{side}")
+    start = two_layer.initial((len(points),), width, side**2, generator=draws).to(points.dtype)
+    device = run.device_for("margin flow", labels.numel() * width * min(points.shape[1:]))
+    start, points, labels = move((start, points, labels), device)
     trained = margin_flow.train(start, points, labels, descent)
-    return trained.margins, trained.steps, lambda run, asked: trained.model[run](asked)
+    return trained.margins, trained.steps, lambda index, asked: trained.model[index](asked.to(device))
 
 
-def _convolutional(
-    points: Tensor, labels: Tensor, side: int, width: int, descent: Descent, generator: torch.Generator
-) -> _Fit:
+def _convolutional(points: Tensor, labels: Tensor, side: int, width: int, descent: Descent, run: Run) -> _Fit:
     module = Convolutional(side, width=width)
-    start = initial_convolutional(module, len(points), generator=generator)
+    draws = run.stream(f"image networks/convolutional/{side}")
+    start = initial_convolutional(module, len(points), generator=draws)
+    # One network at a time; a weight is multiplied once for each pixel.
+    weights = side**2 * (module.lower.weight.numel() + module.upper.weight.numel())
+    device = run.device_for("networks", labels.shape[1] * weights)
+    points, labels = move((points, labels), device)
     trained = []
-    for run in range(len(points)):
-        own = {name: part[run].to(points) for name, part in start.items()}
-        trained.append(margin_flow.train_module(module, own, points[run], labels[run], descent))
+    for index in range(len(points)):
+        own = {name: part[index].to(points) for name, part in start.items()}
+        trained.append(margin_flow.train_module(module, own, points[index], labels[index], descent))
 
     @torch.no_grad()
-    def predict(run: int, asked: Tensor) -> Tensor:
-        return torch.cat([functional_call(module, trained[run].model, (part,)) for part in asked.split(_CHUNK)])
+    def predict(index: int, asked: Tensor) -> Tensor:
+        parts = asked.to(device).split(_CHUNK)
+        return torch.cat([functional_call(module, trained[index].model, (part,)) for part in parts])
 
     margins, steps = (torch.stack(parts) for parts in zip(*((one.margins, one.steps) for one in trained), strict=True))
     return margins, steps, predict
@@ -218,7 +224,7 @@ def initial_convolutional(module: Convolutional, runs: int, *, generator: torch.
     return {name: tensor * (_FIRST_SCALE if name.startswith("lower") else 1.0) for name, tensor in drawn.items()}
 
 
-NETWORKS: Mapping[str, Callable[[Tensor, Tensor, int, int, Descent, torch.Generator], _Fit]] = {
+NETWORKS: Mapping[str, Callable[[Tensor, Tensor, int, int, Descent, Run], _Fit]] = {
     "two-layer": _two_layer,
     "convolutional": _convolutional,
 }
