@@ -1,6 +1,7 @@
 # Two commands do everything: `make book` and `make test`. The rest is comfort.
 PROFILE ?= ci
 SEED ?= 0
+DEVICE ?= auto
 JOBS ?=
 CHAPTERS ?=
 OFFLINE ?=
@@ -27,12 +28,12 @@ JUPYTER := JUPYTER_CONFIG_DIR="$(CURDIR)/.jupyter"
 
 help: ## say what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
-	@printf '\nVariables: PROFILE=%s SEED=%s JOBS=%s CHAPTERS=%s OFFLINE=%s\n' '$(PROFILE)' '$(SEED)' '$(JOBS)' \
-	  '$(CHAPTERS)' '$(OFFLINE)'
+	@printf '\nVariables: PROFILE=%s SEED=%s DEVICE=%s JOBS=%s CHAPTERS=%s OFFLINE=%s\n' '$(PROFILE)' '$(SEED)' \
+	  '$(DEVICE)' '$(JOBS)' '$(CHAPTERS)' '$(OFFLINE)'
 
 book: $(READY) ## execute what changed, judge every claim, make the site
 	$(if $(filter-out 0 no false,$(OFFLINE)),,-@$(BIN)/leakage data --needed --if-possible)
-	$(BIN)/leakage build $(CHAPTERS) --profile "$(PROFILE)" --seed "$(SEED)" $(if $(JOBS),--jobs "$(JOBS)")
+	$(BIN)/leakage build $(CHAPTERS) --profile "$(PROFILE)" --seed "$(SEED)" --device "$(DEVICE)" $(if $(JOBS),--jobs "$(JOBS)")
 
 data: $(READY) ## fetch the public data sets that claims need, about 7 MB
 	$(BIN)/leakage data --needed

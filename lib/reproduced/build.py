@@ -99,16 +99,15 @@ def open_executor(
 ) -> Iterator[ChapterExecutor]:
     """What executes the chapters named: this process, so many workers on this machine, or those of a scheduler.
 
-    Here `jobs` run at a time, or one for each GPU, or each core where no GPU is used; where fewer chapters run at a
-    time than there are cores, the points of their grids use those that are left. On GPUs and workers they run in turn.
+    Here `jobs` run at a time, or one for each core, and share the GPUs: most of a chapter is computed on the CPU. Where
+    fewer chapters run at a time than there are cores, the points of their grids use those that are left. On workers
+    these run in turn.
 
     Raises:
         UserError: if there are no such workers, or one of them is not like this machine.
     """
     if workers is None and cluster is None:
-        gpus = _gpus(device)
-        jobs = jobs or len(gpus) or cores()
-        with local_executor(jobs, gpus=gpus, cores=1 if gpus else cores()) as executor:
+        with local_executor(jobs or cores(), gpus=_gpus(device), cores=cores()) as executor:
             yield executor
         return
     from reproduced.run.cluster import chapter_needs, connect  # dask, only for its workers

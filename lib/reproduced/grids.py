@@ -167,7 +167,7 @@ def _packed_result(function: Callable[[Any], Any], point: Any) -> bytes:
 def _executor(run: Run, points: int) -> Executor | None:
     """The processes that a build leaves to this one; none in profile smoke, where they take longer than the work."""
     count = int(os.environ.get(repository.PROCESSES_VARIABLE, "1"))
-    useful = min(count, points) > 1 and run.device.type == "cpu" and run.profile != "smoke"
+    useful = min(count, points) > 1 and (run.automatic or run.device.type == "cpu") and run.profile != "smoke"
     return _processes(count) if useful else None
 
 

@@ -110,7 +110,7 @@ class ChapterExecutor(NamedTuple):
     result: Callable[[Future[Any]], Execution] = Future.result  # the execution of a task that has ended
     check: Callable[[], None] = lambda: None  # called now and then; raises an error if nothing more will come
     jobs: int = 1  # chapters at a time
-    cores: int = 1  # shared by the chapters that run at a time, for their grids; 1 with GPUs and on workers
+    cores: int = 1  # shared by the chapters that run at a time, for their grids; 1 on workers
 
 
 def run_chapters(
@@ -142,7 +142,7 @@ def run_chapters(
 
 @contextmanager
 def local_executor(jobs: int, *, cores: int = 1, gpus: Sequence[str] = ()) -> Iterator[ChapterExecutor]:
-    """Run `jobs` chapters at a time on this machine; each takes one of the GPUs, named as in CUDA_VISIBLE_DEVICES."""
+    """Run `jobs` chapters at a time on this machine; each uses one of the GPUs, named as in CUDA_VISIBLE_DEVICES."""
     numbers, thread = queue.SimpleQueue[int](), threading.local()
     for number in range(jobs):
         numbers.put(number)
