@@ -48,6 +48,7 @@ VERBATIM = frozenset(
     {"math", "code", "code-block", "code-cell", "literalinclude", "include", "bibliography", "raw", "toctree"}
 )
 NO_TITLE = VERBATIM | {"figure", "image", "glue", "glue:any", "glue:figure", "glue:math", "glue:md", "glue:text"}
+DEVICE_WORDS = frozenset({"device", "cpu", "cuda"})
 ADDRESS = re.compile(r"https?://[^\s)>]+")
 
 
@@ -493,6 +494,19 @@ def data_read_is_declared(chapter: Chapter) -> list[str]:
     ]
 
 
+def no_cell_names_a_device(chapter: Chapter) -> list[str]:
+    """But the parameters and `runtime.begin`: a chapter holds tensors of the CPU, and studies move what gains by it."""
+    beginning = {id(node) for _, call in chapter.calls("begin") for node in ast.walk(call)}
+    return [
+        f"{block}: `{ast.unparse(node)}` names a device; give the study the run, which returns tensors of the CPU"
+        for block in chapter.code
+        if "parameters" not in block.tags
+        for node in ast.walk(block.tree)
+        if id(node) not in beginning
+        and any(getattr(node, part, None) in DEVICE_WORDS for part in ("attr", "arg", "id", "value"))
+    ]
+
+
 def _sentences(block: Block) -> bool:
     return bool(re.search(r"[A-Za-z]{2}", words(block.source, titles=False)))
 
@@ -533,4 +547,5 @@ RULES = (
     absent_data_are_shown_as_absent,
     hidden_cells_only_report,
     data_read_is_declared,
+    no_cell_names_a_device,
 )

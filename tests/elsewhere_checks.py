@@ -1,109 +1,126 @@
-"""What ordinary tests do not show of the second device, or are too slow to show: run beside them (`second_device`)."""
+"""What the second device refuses and allows, and calls that ordinary tests do not show or are too slow to show.
 
+Run with `pytest -p second_device`, in a process of its own (`second_device`).
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 import torch
+from scipy import stats
+from sklearn.linear_model import LinearRegression
 from torch import nn
 
+from leakage import draws
 from leakage.attacks.gradient_inversion import recover
-from leakage.draws import gaussian
-from leakage.geometry.subdivision import subdivide
-from leakage.models import initialisation, mlp
+from leakage.data.gaussians import sphere
+from leakage.models import initialisation
 from leakage.precision import DTYPE
-from leakage.theory.logistic import limit
-from leakage.theory.logistic.limit import Setting, solve
 from leakage.trainers import ensembles, margin_flow
-from leakage.trainers.dp_sgd import PrivateRecipe
 from leakage.trainers.ensembles import Examples, ModuleEnsemble
-from leakage.trainers.federated import DeepStack
+from leakage.trainers.federated import Client, DeepStack, batch_gradient
 from leakage.trainers.margin_flow import Descent
 from reproduced.runtime import stream
-from reproduced.studies.blessing import (
-    logistic_models,
-    private_training,
-    support_vectors,
-    theory_checks,
-    tradeoff,
-)
-from reproduced.studies.gradient_inversion import games, step_errors
-from reproduced.studies.polytopes import boundary_attacks, theorems, windows
-from second_device import held
+from second_device import DEVICE, RemoteGenerator, SecondDevice, generator_on, held
 
-ONE = torch.ones(1, dtype=DTYPE)
-# Mistakes that must be noticed, or a test that passes elsewhere means nothing.
-PLANTED = {
-    "a constant of the CPU": lambda x: x + torch.ones(2, dtype=DTYPE),
-    "a result on the CPU": lambda x: x.cpu(),
-    "an index of the CPU": lambda x: torch.where(torch.tensor([True]), x, 0.0),
+NEAR = torch.arange(4.0)
+PLACES = torch.tensor([1, 0])
+# What fails on a GPU, with a tensor `far` of four numbers there: without these a chapter that passes means nothing.
+REFUSED = {
+    "a sum with numbers of the CPU": lambda far: far + NEAR,
+    "a number of the GPU beside numbers of the CPU": lambda far: NEAR * far[0],
+    "a stack with a number of the CPU": lambda far: torch.stack([far[0], NEAR[0]]),
+    "a search among numbers of the CPU": lambda far: torch.searchsorted(NEAR, far),
+    "places on the CPU to gather from": lambda far: far.gather(0, PLACES),
+    "numbers of the CPU at places on the GPU": lambda far: NEAR[far.long()],
+    "a draw on the GPU by the CPU": lambda far: torch.randn(2, generator=torch.Generator(), device=DEVICE),
+    "a draw on the CPU by the GPU": lambda far: torch.randn(2, generator=RemoteGenerator()),
+    "a draw in place": lambda far: far.normal_(generator=torch.Generator()),
+    "a choice by the CPU": lambda far: torch.multinomial(far, 2, generator=torch.Generator()),
+    "numpy": lambda far: far.numpy(),
+    "asarray": lambda far: np.asarray(far),
+    "asarray of a list": lambda far: np.asarray([far[0], far[1]]),
+    "a function of NumPy": lambda far: np.sort(far),
+    "a figure": lambda far: plt.subplots()[1].plot(range(4), far),
+    "a histogram": lambda far: plt.subplots()[1].hist(far),
+    "scikit-learn": lambda far: LinearRegression().fit(far[:, None], NEAR),
+    "SciPy": lambda far: stats.kstest(far, "norm"),
 }
-DRAWS, SETTING = stream(0, "elsewhere"), Setting.bilevel(penalty=ONE, delta=0.5, phi=4.0)
-POINTS, NETWORK = gaussian((6, 2), generator=DRAWS), mlp.initial((), (2, 5, 4, 2), generator=DRAWS)
-ENSEMBLE = logistic_models.Bilevel(n=8, d=3, p=12, sigma_beta=3.0)
-FEW_NEURONS = games.draw_round(games.Game(4, 8, batch=2, activation="gelu", inputs="sphere"), seed=0).observation
+ALLOWED = {
+    "a single number of the CPU": lambda far: (far * NEAR[2], torch.where(far > 1, far, NEAR[0])),
+    "places on the CPU": lambda far: (far[PLACES], far[NEAR > 1]),
+    "numbers that are read": lambda far: (float(far[1]), f"{far[1]:.1f}", far.tolist(), torch.tensor([far[0], far[1]])),
+    "copies": lambda far: (far.cpu() + NEAR, far.copy_(NEAR), NEAR.to(far) + far),
+    "a draw by the GPU": lambda far: torch.randn(2, generator=generator_on(DEVICE, torch.Generator()), device=DEVICE),
+    "a draw of the library": lambda far: draws.gaussian((4,), generator=torch.Generator(), like=far) + far,
+}
 
-PRIVATE = dict(features=gaussian((30, 6), generator=DRAWS), labels=torch.arange(30) % 2, pool=20, seed=0, models=4)
-PRIVATE |= dict(noise=(1.0, 2.0), learning_rates=(0.1,), recipe=PrivateRecipe(3, 5.0))
+
+@pytest.fixture
+def far():
+    with SecondDevice():
+        yield torch.arange(4.0, device=DEVICE)
+    plt.close("all")
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_a_gpu_refuses_is_refused(far, name):
+    with pytest.raises((RuntimeError, TypeError), match=r"device|numpy"):
+        REFUSED[name](far)
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_what_a_gpu_allows_is_allowed(far, name):
+    assert ALLOWED[name](far) is not None
+
+
+def test_a_result_on_the_cpu_is_noticed():
+    with pytest.raises(RuntimeError, match="gives a result on the CPU"):
+        held(lambda x: x.cpu())(NEAR)
+
+
+# ── calls of the library ─────────────────────────────────────────────────────────────────────────────────────────────
+
+DRAWS = stream(0, "elsewhere")
+POINTS = draws.gaussian((6, 2), generator=DRAWS)
 FORM = nn.Linear(2, 2).to("meta")
 LINEAR = initialisation.initial(FORM, 2, generator=DRAWS, dtype=DTYPE)
 
 
-def outputs():
-    points = logistic_models.draw_points(ENSEMBLE, 2, generator=DRAWS)
-    found = logistic_models.simulate_outputs(ENSEMBLE, points, penalty=1.0, trials=4, generator=DRAWS, refit=True)
-    solution = solve(SETTING)
-    law = logistic_models.point_laws(solution.law, logistic_models.influence(ENSEMBLE, points, solution, penalty=1.0))
-    return logistic_models.law_distances(found, points, law).refits[0].low
-
-
 def margin():
     module = nn.Sequential(nn.Linear(9, 1, bias=False, dtype=DTYPE), nn.Flatten(0))
-    points, labels = gaussian((2, 9), generator=DRAWS), torch.tensor([1.0, -1], dtype=DTYPE)
-    start = {"0.weight": gaussian((1, 9), generator=DRAWS)}
+    points, labels = draws.gaussian((2, 9), generator=DRAWS), torch.tensor([1.0, -1], dtype=DTYPE)
+    start = {"0.weight": draws.gaussian((1, 9), generator=DRAWS)}
     return margin_flow.train_module(module, start, points, labels, Descent(2, learning_rate=0.1))
 
 
-def classifiers(start, points, generator, *, batched):
+def classifiers(start, points, *, batched):
     examples, recipe = Examples((points,), (points[:, 0] > 0).long()), ensembles.Recipe(1, 2, optimiser="sgd")
     networks = ModuleEnsemble(FORM, start, batched=batched)
     half = torch.arange(4, device=points.device).expand(2, 4)
-    return ensembles.train(networks, examples, half, recipe, generator=generator).compute_losses(examples)
+    return ensembles.train(networks, examples, half, recipe, generator=DRAWS).compute_losses(examples)
 
 
 def stack(weights):
     return DeepStack(weights, activation="sigmoid", bias=1.0, depth=3, kind="paired")
 
 
+def few_neurons():
+    inputs, labels = sphere(2, 4, generator=DRAWS), torch.tensor([1.0, -1.0], dtype=DTYPE)
+    client = Client(draws.gaussian((8, 4), generator=DRAWS), activation="gelu")
+    seen = recover.Observation.from_module(client, batch_gradient(client, inputs, labels, loss="half_sum"), batch=2)
+    return recover.recover(seen, batch=2, generator=DRAWS, tries=2)
+
+
 CALLS = {
-    "a reading": lambda: tradeoff.read_at_error(
-        tradeoff.trade_off(3 * ONE, strongest=1, weakest=0.1, per_decade=1), 0.2
-    ),
-    "laws of outputs": outputs,
-    "an iteration": lambda: solve(SETTING, method="fixed point", iterations=2, strict=False),
-    "the least ridge": lambda: limit.gamma_lower_bound(SETTING),
     "a deep client": lambda: held(stack)(POINTS),
-    "a one-sided tensor": lambda: step_errors.one_sided_tensor(FEW_NEURONS),
-    "few neurons": lambda: recover.recover(FEW_NEURONS, batch=2, generator=DRAWS, tries=2),
-    "walks": lambda: [
-        boundary_attacks.walk_to_boundary(NETWORK, POINTS, boundary_attacks.WalkSettings(variant=variant, iterations=3))
-        for variant in boundary_attacks.VARIANTS
-    ],
-    "a private audit": lambda: private_training.audit_private_training((5, 0), **PRIVATE),
-    "machines": lambda: support_vectors.measure_privacy(
-        "weak features", widths=[4, 12], rows=8, trials=4, fresh=2, generator=DRAWS, bin_width=0.5
-    ),
-    "an integral": lambda: theory_checks.integrated_advantage(solve(SETTING).law, teacher=ONE, label=ONE, nodes=40),
-    "refinement": lambda: theorems.refinement(NETWORK, subdivide(NETWORK, windows.unit_square())),
+    "few neurons": few_neurons,
     "a margin": margin,
     **{
-        f"classifiers, {batched}": lambda batched=batched: held(classifiers)(LINEAR, POINTS, DRAWS, batched=batched)
+        f"classifiers, {batched}": lambda batched=batched: held(classifiers)(LINEAR, POINTS, batched=batched)
         for batched in (False, True)
     },
 }
-
-
-@pytest.mark.parametrize("name", PLANTED)
-def test_what_a_gpu_would_refuse_is_noticed(name):
-    with pytest.raises(RuntimeError, match="CPU"):
-        held(PLANTED[name])(ONE)
 
 
 @pytest.mark.parametrize("name", CALLS)

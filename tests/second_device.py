@@ -1,24 +1,25 @@
-"""A second device for machines without one: its tensors compute on the CPU, but do not mix with the CPU's.
+"""A second device for machines without one: its tensors compute on the CPU, and it refuses what a GPU refuses.
 
-Code that makes a tensor on the wrong device runs on a CPU and fails on a GPU. Under `SecondDevice` it fails here too:
-a tensor made with `device=DEVICE`, and all that is computed from it, is a `Remote`, and an operation that a GPU would
-refuse, one on a remote tensor and on a tensor of the CPU that is no single number, raises. Importing this registers
-the device with torch for good, so that it belongs in a process of its own.
+A tensor made with `device=DEVICE`, and all that is computed from it, is a `Remote`. What fails on a GPU raises here,
+too: an operation on a remote tensor and one of the CPU, except where PyTorch lets them meet; a draw by a generator of
+the other device; and NumPy, with all that reads arrays (SciPy, scikit-learn, matplotlib), on a remote tensor. Importing
+this registers the device with torch for good, so that it belongs in a process of its own.
 
-`pytest -p second_device` takes each call of the library by a test and makes it on this device: tensors, generators,
-networks and records that hold them are moved there, what comes back must be there too, and the test gets it on the
-CPU. No test has to know. What a record does when it is made, and what takes gradients of its own inputs, is left alone.
+`install` makes the device the GPU of a process: a chapter with `device = "cuda"` then runs on it.
+
+`pytest -p second_device` takes each call of the library by a test and makes it on this device: tensors, networks and
+records that hold them are moved there, what comes back must be there too, and the test gets it on the CPU. No test has
+to know. What a record does when it is made, and what takes gradients of its own inputs, is left alone.
 """
 
 import functools
 import inspect
-from collections.abc import Callable
 from typing import Any
 
 import jaxtyping
-import pytest
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
@@ -27,7 +28,8 @@ from containers import map_tensors
 _setup_privateuseone_for_python_backend("second")
 DEVICE = torch.device("second", 0)
 CPU = torch.device("cpu")
-MAY_MIX = ("copy_", "_to_copy")  # what moves tensors between devices
+MAY_MIX = {"copy_", "_to_copy", "fill_"}  # what moves tensors, or numbers, between devices
+INDEXES = {"index", "index_put", "index_put_", "_index_put_impl_"}  # their places may lie on the CPU
 
 
 class Remote(torch.Tensor):
@@ -53,13 +55,21 @@ class Remote(torch.Tensor):
     def __repr__(self):
         return f"Remote({self.near!r})"
 
+    def __format__(self, form):
+        return format(self.item(), form) if self.ndim == 0 else super().__format__(form)
+
+    def numpy(self, *_, **__):
+        raise TypeError("can't convert a tensor of the second device to numpy: copy it to the CPU first")
+
+    __array__ = numpy
+
     @classmethod
     def __torch_dispatch__(cls, operation, types, args=(), kwargs=None):
         return perform(operation, args, kwargs or {})
 
 
 class RemoteGenerator(torch.Generator):
-    """A generator of the second device, which draws what one of the CPU draws."""
+    """A generator of the second device."""
 
     device = DEVICE
 
@@ -72,39 +82,105 @@ class SecondDevice(TorchDispatchMode):
         return False  # nothing is compiled here, and saying so to the compiler imports all of it
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
-        return perform(operation, args, kwargs or {})
+        kwargs = kwargs or {}
+        if Remote not in types and kwargs.get("device") is None:
+            return operation(*args, **kwargs)  # on the CPU alone
+        return perform(operation, args, kwargs)
 
     def __enter__(self):
         torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(..., device=...) then moves what it made on the CPU
+        self.draws = CheckedDraws()
+        self.draws.__enter__()
         return super().__enter__()
 
     def __exit__(self, *error):
+        super().__exit__(*error)
+        self.draws.__exit__(*error)
         torch._C._set_only_lift_cpu_tensors(False)
-        return super().__exit__(*error)
+
+
+class CheckedDraws(TorchFunctionMode):
+    """Within this context a generator draws on its own device only; below Python it does not say which that is."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if function is torch.tensor and isinstance(args[0], list | tuple):  # of numbers, read one by one from a GPU
+            args = (map_tensors(args[0], lambda one: one.item()), *args[1:])
+        generator, asked = kwargs.get("generator"), kwargs.get("device")
+        if generator is not None:
+            remote = (
+                any(isinstance(one, Remote) for one in args)
+                if asked is None
+                else torch.device(asked).type == DEVICE.type
+            )
+            if remote != isinstance(generator, RemoteGenerator):
+                raise RuntimeError(f"{function.__name__} draws on another device than that of its generator")
+        return function(*args, **kwargs)
 
 
 def perform(operation, args, kwargs):
     """Compute on the CPU, and say where a GPU's result would be."""
-    remote, mixes = {}, False  # by the numbers they hold
+    name, remote = operation.overloadpacket.__name__, {}  # remote tensors by the numbers they hold
+    local: list[torch.Tensor] = []
 
     def near(tensor):
-        nonlocal mixes
         if isinstance(tensor, Remote):
             remote[id(tensor.near)] = tensor
             return tensor.near
-        mixes = mixes or (isinstance(tensor, torch.Tensor) and tensor.ndim > 0)
+        if isinstance(tensor, torch.Tensor):
+            local.append(tensor)
         return tensor
 
-    args, kwargs = map_tensors(args, near), map_tensors(kwargs, near)
-    if remote and mixes and operation.overloadpacket.__name__ not in MAY_MIX:
-        raise RuntimeError(f"{operation} mixes tensors of the second device with tensors of the CPU")
-    asked = kwargs.get("device")
+    given, named = map_tensors(args, near), map_tensors(kwargs, near)
+    asked = named.get("device")
     leaves = bool(remote) if asked is None else torch.device(asked).type == DEVICE.type
-    result = operation(*args, **(kwargs if asked is None else kwargs | {"device": CPU}))
+    if remote and name not in MAY_MIX:
+        check_mixture(operation, args, local)
+    result = operation(*given, **(named if asked is None else named | {"device": CPU}))
     if not leaves:
         return result
     # What was changed in place comes back as the tensor that was given.
     return map_tensors(result, lambda near: remote[id(near)] if id(near) in remote else Remote(near))
+
+
+def check_mixture(operation, args, local):
+    """Raise if remote tensors meet tensors of the CPU where a GPU refuses that.
+
+    A single number of the CPU may meet them in elementwise operations, and a remote tensor may be indexed by places on
+    the CPU.
+    """
+    numbers_mix = torch.Tag.pointwise in operation.tags
+    if operation.overloadpacket.__name__ in INDEXES and isinstance(args[0], Remote):
+        places = [id(place) for place in args[1]]
+        local = [tensor for tensor in local if id(tensor) not in places]
+        numbers_mix = True
+    if any(tensor.ndim > 0 or not numbers_mix for tensor in local):
+        raise RuntimeError(f"{operation} mixes tensors of the second device with tensors of the CPU")
+
+
+# ── a process whose GPU this is ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def install() -> None:
+    """From now on `device = "cuda"` and `"auto"` of `reproduced.runtime` mean this device."""
+    from leakage import draws
+    from reproduced import runtime
+
+    runtime.pick_device = lambda device="auto": DEVICE
+    draws.generator_on = generator_on
+    SecondDevice().__enter__()
+
+
+def generator_on(device, generator):
+    """`leakage.draws.generator_on`, with a generator that torch cannot make."""
+    if isinstance(generator, RemoteGenerator) or torch.device(device).type != DEVICE.type:
+        return generator
+    return RemoteGenerator().manual_seed(int(torch.randint(2**62, (), generator=generator)))
+
+
+# ── calls of the library by tests ────────────────────────────────────────────────────────────────────────────────────
+
+_inside = False
 
 
 def near_of(tensor):
@@ -118,29 +194,19 @@ def parts(value: Any) -> list[Any]:
     return found
 
 
-SHORT = {
-    "leakage.attacks.gradient_inversion.tensor_decomposition": dict(_MOST_SWEEPS=6),
-    "reproduced.studies.gradient_inversion.step_errors": dict(_POWER_STEPS=3, _ALS_SWEEPS=3),
-    "reproduced.studies.blessing.tradeoff": dict(_ROUNDS=1, _SECANTS=2),
-    "leakage.theory.logistic.limit": dict(_FIXED_POINT_STEPS=1, _GOAL=0.1, TOLERANCE=0.1),
-}
-_inside = False
-
-
 def held(thing: Any) -> Any:
     """In place of a function whose types are checked: one that computes elsewhere."""
     if inspect.isclass(thing) or (thing.__name__.startswith("__") and thing.__name__ != "__call__"):
         return thing  # it makes a record of what is given
-    if (thing.__module__, thing.__name__) == ("reproduced.runtime", "stream"):
-        return functools.partial(_stream, thing)
+    if thing.__module__ == "leakage.draws":
+        return generator_on if thing.__name__ == "generator_on" else thing
 
     @functools.wraps(thing)
     def call(*arguments: Any, **options: Any) -> Any:
         global _inside
         if _inside:
             return thing(*arguments, **options)
-        generators: dict[torch.Generator, RemoteGenerator] = {}
-        given = map_tensors((arguments, options), functools.partial(_leave, generators))
+        given = map_tensors((arguments, options), _leave)
         _inside = True
         try:
             with SecondDevice():
@@ -148,9 +214,7 @@ def held(thing: Any) -> Any:
                 found = [*found] if inspect.isgenerator(found) else found
         finally:
             _inside = False
-        for near, far in generators.items():
-            near.set_state(far.get_state())
-        if generators or any(isinstance(one, Remote) for one in parts(given)):
+        if any(isinstance(one, Remote) for one in parts(given)):
             near = [one for one in parts(found) if isinstance(one, torch.Tensor) and not isinstance(one, Remote)]
             if near:
                 raise RuntimeError(f"{thing.__qualname__} gives a result on the CPU")
@@ -160,32 +224,12 @@ def held(thing: Any) -> Any:
     return call
 
 
-def _stream(stream: Callable[..., torch.Generator], seed: int, name: str, device: Any = "cpu") -> torch.Generator:
-    """A stream of the second device, too, which torch cannot make."""
-    if torch.device(device).type != DEVICE.type:
-        return stream(seed, name, device)
-    return RemoteGenerator().manual_seed(stream(seed, name).initial_seed())
-
-
-def _leave(generators: dict[torch.Generator, RemoteGenerator], value: Any) -> Any:
-    """A tensor or generator on the second device; one that is given twice is one there."""
+def _leave(value: Any) -> Any:
+    """A tensor on the second device; generators stay on the CPU."""
     if isinstance(value, torch.Generator):
-        if value not in generators:
-            generators[value] = RemoteGenerator()
-            generators[value].set_state(value.get_state())
-        return generators[value]
+        return value
     far = Remote(value.detach())
     return nn.Parameter(far, value.requires_grad) if isinstance(value, nn.Parameter) else far
-
-
-@pytest.fixture(autouse=True)
-def searches_end_early(request, monkeypatch):
-    """Of `elsewhere_checks`, which ask for no values: a result lives in one place from the first step of a search."""
-    if not request.module.__name__.startswith("elsewhere"):
-        return
-    for module, limits in SHORT.items():
-        for name, limit in limits.items():
-            monkeypatch.setattr(f"{module}.{name}", limit)
 
 
 jaxtyping.jaxtyped = lambda typechecker: held  # what the import hook of `--jaxtyping-packages` decorates with

@@ -212,6 +212,9 @@ BREACHES = [
     ("hidden_cells_only_report", 'f"{mean:.2f}"', "str(torch.ones(1))", "uses `torch`"),
     ("data_read_is_declared", "images.load_mnist()", "draws", "`data` declares mnist, which no cell reads"),
     ("data_read_is_declared", "images.load_mnist()", 'datasets.is_available("adult")', "the cells read adult"),
+    ("no_cell_names_a_device", "x.mean()", "x.mean().cpu()", "names a device"),
+    ("no_cell_names_a_device", "torch.rand(100, ", "torch.rand(100, device=run.device, ", "names a device"),
+    ("no_cell_names_a_device", "share(draws)", 'share(draws.to("cuda"))', "names a device"),
 ]
 
 
