@@ -21,6 +21,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from leakage.draws import uniform
 from leakage.precision import DTYPE
 from leakage.theory.gaussian_mixtures import ScaleMixture
 
@@ -78,7 +79,7 @@ class Cosines:
 
     def rows(self, times: Int[Tensor, "*b"], *, phase: str = "reduced") -> Float[Tensor, "*b signal"]:
         """The unit vectors c(t), with a rounding of `PHASES`."""
-        k = torch.arange(self.signal, dtype=DTYPE, device=times.device)
+        k = torch.arange(self.signal, dtype=DTYPE)
         cosines = torch.cos(PHASES[phase](k, times.to(DTYPE).unsqueeze(-1), self.period))
         return cosines / cosines.norm(dim=-1, keepdim=True)
 
@@ -91,13 +92,11 @@ def training_times(
     Without `aliases` no alias of the query time is drawn either: the draw is conditional on the event whose
     probability is `uncovered_probability`, which must be positive; see `alias_law`.
     """
-    queries = query_times.to(generator.device)
-    horizon = torch.arange(model.horizon, device=generator.device)
-    excluded = horizon == queries.unsqueeze(-1)
+    horizon = torch.arange(model.horizon)
+    excluded = horizon == query_times.unsqueeze(-1)
     if not aliases:
-        excluded = model.alias_class(horizon) == model.alias_class(queries).unsqueeze(-1)
-    size = (*queries.shape, trials, model.horizon)
-    keys = torch.rand(size, generator=generator, device=generator.device, dtype=DTYPE)
+        excluded = model.alias_class(horizon) == model.alias_class(query_times).unsqueeze(-1)
+    keys = uniform((*query_times.shape, trials, model.horizon), generator=generator)
     return keys.masked_fill(excluded.unsqueeze(-2), -1.0).topk(model.n, dim=-1).indices
 
 
@@ -115,13 +114,12 @@ def outsider_variances(
     zero. None is the default of NumPy's `lstsq`, $\epsilon \max(n, p)$, which keeps directions that are rounding noise
     when the phases are not reduced.
     """
-    queries = query_times.to(times.device)
     if cutoff is None:
         cutoff = torch.finfo(DTYPE).eps * max(model.n, model.width)
-    targets = model.rows(queries, phase=phase)
+    targets = model.rows(query_times, phase=phase)
     distinct, places = times.unique(return_inverse=True)
     known = model.rows(distinct, phase=phase)
-    step = max(1, _CHUNK // max(1, queries.numel() * model.n * model.signal))
+    step = max(1, _CHUNK // max(1, query_times.numel() * model.n * model.signal))
     parts = [_squared_answer(known[chunk], targets, model.width, cutoff) for chunk in places.split(step, dim=-2)]
     return torch.cat(parts, dim=-1) / model.signal
 
@@ -139,7 +137,7 @@ def exact_outsider_variances(
 
     Not in the paper. A fit with any cutoff well above rounding computes the same.
     """
-    own = model.alias_class(query_times.to(times.device)).unsqueeze(-1)
+    own = model.alias_class(query_times).unsqueeze(-1)
     classes = model.alias_class(times).sort(dim=-1).values
     first = torch.diff(classes, dim=-1, prepend=torch.full_like(classes[..., :1], -1)) != 0
     tau = (torch.where(classes == 0, 0.5, 1.0).to(DTYPE) * first).sum(-1) / model.period
@@ -150,10 +148,10 @@ def exact_outsider_variances(
 
 def uncovered_probability(model: Cosines, query_times: Int[Tensor, "*b"]) -> Float[Tensor, "*b"]:
     r"""Probability that none of the $a$ aliases of $t_0$ is observed, $\binom{T-1-a}{n} / \binom{T-1}{n}$."""
-    horizon = torch.arange(model.horizon, device=query_times.device)
+    horizon = torch.arange(model.horizon)
     aliases = (model.alias_class(horizon) == model.alias_class(query_times).unsqueeze(-1)).sum(-1) - 1
     # One factor for each observed time: the chance that it, too, is no alias.
-    free = model.horizon - 1 - torch.arange(model.n, dtype=DTYPE, device=query_times.device)
+    free = model.horizon - 1 - torch.arange(model.n, dtype=DTYPE)
     return ((free - aliases.unsqueeze(-1)).clamp_min(0) / free).prod(-1)
 
 
@@ -163,7 +161,7 @@ def alias_law(model: Cosines, query_times: Int[Tensor, "*b"], uncovered: Float[T
     With an observed alias the variance is that of a member. The probability of that is known, so it is not left to
     sampling: the law has one more component, the last, with that weight.
     """
-    share = uncovered_probability(model, query_times).to(uncovered).unsqueeze(-1)
+    share = uncovered_probability(model, query_times).unsqueeze(-1)
     atom = torch.full_like(uncovered[..., :1], model.member_variance)
     weights = torch.cat([(share / uncovered.shape[-1]).expand(uncovered.shape), 1 - share], dim=-1)
     return ScaleMixture(torch.cat([uncovered, atom], dim=-1), weights)
@@ -177,7 +175,7 @@ def _squared_answer(designs: Tensor, targets: Tensor, width: int, cutoff: float)
     asked = targets.unsqueeze(-2).expand(*designs.shape[:-2], -1).flatten(0, -2)
     fitted, shape, designs = designs[..., :width].flatten(0, -3), designs.shape[:-2], designs.flatten(0, -3)
     factor, failed = torch.linalg.cholesky_ex(fitted @ fitted.mT)
-    inverse = torch.linalg.solve_triangular(factor, torch.eye(len(factor[0])).to(factor), upper=False)
+    inverse = torch.linalg.solve_triangular(factor, torch.eye(len(factor[0]), dtype=DTYPE), upper=False)
     condition = factor.norm(dim=(-2, -1)) * inverse.norm(dim=(-2, -1))  # or more
     clear = (failed == 0) & (condition < min(_CONDITION, 1 / max(cutoff, torch.finfo(DTYPE).eps)))
     half = inverse @ (fitted @ asked[:, :width, None])

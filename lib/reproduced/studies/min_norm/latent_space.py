@@ -81,7 +81,7 @@ def member_variances(
     is the label of another point, $z \sim N(0, I_d)$ anew in every trial, as in the authors' released simulation,
     which replaces the features of the first row and leaves its label.
     """
-    own = latent.to(generator.device, DTYPE).unsqueeze(-2)
+    own = latent.unsqueeze(-2)
     shape = (*own.shape[:-2], trials, model.d)
     answered = gaussian(shape, generator=generator) if label == "fresh" else own.expand(shape)
     if directions.shape[-2] >= model.n:
@@ -95,8 +95,8 @@ def _weights(
     rows: int, latent: Tensor, directions: Tensor, *, trials: int, generator: torch.Generator
 ) -> tuple[Float[Tensor, "*b trials d"], Float[Tensor, "*b trials"]]:
     r"""Draw $Z^\top w$ and $\lVert w \rVert^2$ for `rows` training points, a few trials at a time."""
-    factor = torch.linalg.qr(directions.to(generator.device, DTYPE), mode="r").R
-    corner = (factor @ latent.to(generator.device, DTYPE).unsqueeze(-1)).squeeze(-1)  # the query's rotated features
+    factor = torch.linalg.qr(directions, mode="r").R
+    corner = (factor @ latent.unsqueeze(-1)).squeeze(-1)  # the query's rotated features
     (p, _), (head, d) = directions.shape[-2:], factor.shape[-2:]
     step = max(1, _CHUNK // (corner.shape[:-1].numel() * (d + head) ** 2))
     counts = [min(step, trials - start) for start in range(0, trials, step)]
@@ -118,7 +118,7 @@ def _reduced_weights(
     if p < rows:
         q, r = torch.linalg.qr(signal.mT)
         weights = q @ torch.linalg.solve_triangular(r.mT, target, upper=False)
-        scale = torch.ones((), dtype=DTYPE, device=core.device)
+        scale = torch.ones((), dtype=DTYPE)
     else:
         kept = core.shape[-1]
         spare = p - head - (rows - kept)  # noise columns left once the other rows are solved for

@@ -102,7 +102,7 @@ def ridge_predictions(
         gram, asked = features @ features.mT, features @ asked
     values, vectors = torch.linalg.eigh(gram)
     cross, target = vectors.mT @ asked, vectors.mT @ heard
-    shift = features.shape[-2] * torch.as_tensor(penalties, dtype=features.dtype, device=features.device)
+    shift = features.shape[-2] * torch.tensor(penalties, dtype=features.dtype)
     return (cross * target / (values.clamp_min(0).unsqueeze(-1) + shift)).sum(-2)
 
 

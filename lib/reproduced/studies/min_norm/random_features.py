@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from leakage.draws import gaussian, uniform
 from leakage.theory import gaussian_mixtures
 from leakage.theory.gaussian_mixtures import GaussianMixture
 from leakage.trainers.min_norm import nested_weights
@@ -48,14 +49,14 @@ def label_weights(
     interpolates: a member's weights are 1 for its own label and 0 for the others. Inputs in one orthant, in few
     dimensions or given twice may have a lower rank at any p: the weights are then a row of the features' projector.
     """
-    keys = torch.rand(designs, len(inputs), dtype=torch.float32, generator=generator, device=generator.device)
+    keys = uniform((designs, len(inputs)), generator=generator, dtype=torch.float32)
     # The query sorts first into a member's training set, and last, beyond reach, for an outsider's.
     keys[:, query] = -1.0 if member else 2.0
     chosen = keys.topk(rows, largest=False).indices
     # From p = n on a member's prediction is its own label, if the features have full rank, and nothing need be trained.
     trained = [p for p in widths if p < rows] if member else widths
     narrow = trained[-1] if trained else 0
-    weights = torch.zeros(designs, len(widths), rows, dtype=inputs.dtype, device=inputs.device)
+    weights = torch.zeros(designs, len(widths), rows, dtype=inputs.dtype)
     if len(trained) < len(widths):
         weights[:, len(trained) :, 0] = 1.0
     per_batch = max(1, _CHUNK // (rows * max(trained, default=rows)))
@@ -83,7 +84,7 @@ def _correct(
 
     A full rank stays full, and n columns nearly always give it: only designs of lower rank are widened.
     """
-    short = torch.arange(len(points), device=points.device)
+    short = torch.arange(len(points))
     for p in sorted({points.shape[1], *widths}):
         fresh = _features(points[short], p - features.shape[-1], generator)
         features = torch.cat([features, fresh], dim=-1)
@@ -120,7 +121,7 @@ def _features(points: Float[Tensor, "b m d"], width: int, generator: torch.Gener
         points = torch.linalg.qr(points.mT, mode="r").R.mT
     # A rounded direction is as good as any other, and drawing it in float64 would take most of the time.
     size = (points.shape[0], points.shape[-1], width)
-    directions = torch.randn(size, generator=generator, dtype=torch.float32, device=points.device).to(points.dtype)
+    directions = gaussian(size, generator=generator, dtype=torch.float32).to(points.dtype)
     return (points / dimension**0.5 @ directions).clamp_min_(0)
 
 

@@ -49,12 +49,11 @@ def outsider_variances(
     `norms` are the $\lVert x_0 \rVert^2$ (about D), and `widths` increase. With `query="relu"` $x_0$ has the features
     that training points have; with `"linear"` its features lack the ReLU, as in the authors' released simulation.
     """
-    squares, activation = norms.to(generator.device, DTYPE), QUERIES[query]
-    parts = []
+    activation, parts = QUERIES[query], []
     for points, products in _draw_designs(design, design.n + 1, widths[-1], trials, generator):
         weights = nested_weights(products[:, 1:].relu(), activation(products[:, :1]), widths=widths)
         parts.append(_variance(design, points[:, 1:], weights))
-    return squares[..., None, None] * torch.cat(parts).mT
+    return norms[..., None, None] * torch.cat(parts).mT
 
 
 def member_variances(
@@ -73,15 +72,14 @@ def member_variances(
     probability $2^{-p}$; rows with too few among them lose rank, too. So designs with $p \le 64$ or $D < n$ are drawn
     and queried with the ReLU. For $p \le n$ the model is trained, and queried as `query` says.
     """
-    squares, activation = norms.to(generator.device, DTYPE), QUERIES[query]
-    label = squares / design.D + design.sigma**2
-    variances = label[..., None, None].expand(*squares.shape, len(widths), trials).clone()
+    activation, label = QUERIES[query], norms / design.D + design.sigma**2
+    variances = label[..., None, None].expand(*norms.shape, len(widths), trials).clone()
     sure = max(design.n, _SURE) if design.D >= design.n else widths[-1]
     narrow, drawn = ([p for p in widths if p <= most] for most in (design.n, sure))
     if drawn:
         fits = [(part, asked) for part, asked in ((narrow, activation), (drawn[len(narrow) :], torch.relu)) if part]
         trained = [
-            torch.cat([_fit_member(design, points, products, squares, *fit) for fit in fits], dim=-2)
+            torch.cat([_fit_member(design, points, products, norms, *fit) for fit in fits], dim=-2)
             for points, products in _draw_designs(design, design.n, drawn[-1], trials, generator)
         ]
         variances[..., : len(drawn), :] = torch.cat(trained, dim=-1)
@@ -114,7 +112,7 @@ def _draw_designs(
     step = max(1, _CHUNK // (rows * p))
     for start in range(0, trials, step):
         count = min(step, trials - start)
-        points = torch.ones((count, 1, 1), dtype=DTYPE, device=generator.device)
+        points = torch.ones((count, 1, 1), dtype=DTYPE)
         if rows > 1:
             column = gaussian((count, rows - 1, 1), generator=generator)
             rest = bartlett_factor(rows - 1, design.D - 1, (count,), generator=generator)
