@@ -1,8 +1,8 @@
 """What the book draws on axes: bands, histograms, curves with their intervals, heat maps, whiskers and polygons.
 
 Distributions, means with their intervals and heat maps are drawn by seaborn, in the book's look and with the book's
-intervals; it is imported where one is drawn, for it brings pandas with it. Values are tensors on any device, arrays or
-lists. Import `figures` to make and show a picture.
+intervals; it is imported where one is drawn, for it brings pandas with it. Values are tensors, arrays or lists. Import
+`figures` to make and show a picture.
 """
 
 from collections.abc import Sequence
@@ -158,4 +158,4 @@ def polygons(
 
 
 def _array(values: Any) -> np.ndarray:
-    return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+    return values.detach().numpy() if isinstance(values, Tensor) else np.asarray(values)

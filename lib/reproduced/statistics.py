@@ -45,9 +45,9 @@ def histograms(
     """
     member, outsider = as_sample(member, "member"), as_sample(outsider, "outsider")
     pooled = torch.cat([member, outsider], dim=-1)
-    ends = np.percentile(pooled.cpu().numpy(), percentiles, axis=-1, keepdims=True)
-    low, high = torch.from_numpy(ends).to(pooled.device)
-    grid = torch.lerp(low, high, torch.linspace(0, 1, edges, dtype=torch.float64, device=low.device))
+    ends = np.percentile(pooled.numpy(), percentiles, axis=-1, keepdims=True)
+    low, high = torch.from_numpy(ends)
+    grid = torch.lerp(low, high, torch.linspace(0, 1, edges, dtype=torch.float64))
     return Histograms(grid, *(_masses(sample, grid) for sample in (member, outsider)))
 
 
@@ -112,7 +112,7 @@ def rank_correlation(x: Real[Tensor, " n"], y: Real[Tensor, " n"]) -> float:
     x, y = (round_digits(values.double()) for values in (x, y))
     if bool((x == x[0]).all() or (y == y[0]).all()):
         return 0.0
-    found: Any = stats.spearmanr(x.cpu().numpy(), y.cpu().numpy())
+    found: Any = stats.spearmanr(x.numpy(), y.numpy())
     return float(found.statistic)
 
 

@@ -1,7 +1,8 @@
 """Laws and limits the experiments are measured against: closed forms, exact finite-sample laws, quadrature.
 
 Each module treats one model: two Gaussians, mixtures of Gaussians, least squares, ridge and logistic regression,
-two-layer networks of maximum margin. `hermite` and `piecewise_linear` have functions that attacks need.
+two-layer networks of maximum margin. Closed forms are float64 on the CPU. Only `hermite`, `piecewise_linear` and
+`logistic.proximal_operator`, which trainers and attacks call, compute on the device of their tensors.
 
 ```python
 import torch

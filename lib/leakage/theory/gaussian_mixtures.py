@@ -16,6 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import pad
 
+from leakage.draws import gaussian
 from leakage.precision import DTYPE
 
 _CHUNK = 2**20  # points times atoms evaluated at once
@@ -73,7 +74,7 @@ class ScaleMixture:
         flat = self._weights.expand(self.variances.shape).reshape(-1, self.variances.shape[-1])
         atoms = torch.multinomial(flat, size, replacement=True, generator=generator)
         chosen = self.variances.reshape(flat.shape).gather(-1, atoms)
-        noise = torch.randn(chosen.shape, generator=generator, dtype=chosen.dtype, device=chosen.device)
+        noise = gaussian(chosen.shape, generator=generator, dtype=chosen.dtype)
         return (chosen.sqrt() * noise).reshape(*self.variances.shape[:-1], size)
 
     @property
@@ -226,7 +227,7 @@ def _log_grid(first: ScaleMixture, second: ScaleMixture, *, points: int = _SCALE
     """Log-spaced points of |y| that cover every scale of both laws."""
     low = torch.minimum(first.variances.amin(-1), second.variances.amin(-1)).sqrt() * _SCALE_START
     high = torch.maximum(first.variances.amax(-1), second.variances.amax(-1)).sqrt() * _SCALE_END
-    steps = torch.linspace(0, 1, points, dtype=DTYPE, device=low.device)
+    steps = torch.linspace(0, 1, points, dtype=DTYPE)
     return torch.exp(low.log().unsqueeze(-1) + (high / low).log().unsqueeze(-1) * steps)
 
 
@@ -235,7 +236,7 @@ def _grid_around_means(first: GaussianMixture, second: GaussianMixture) -> Float
     parts = []
     for law in (first, second):
         each = max(_FEWEST_POINTS, _MEANS_GRID // (2 * law.means.shape[-1]) | 1)  # odd, so that the mean is one of them
-        steps = torch.linspace(-_MEANS_REACH, _MEANS_REACH, each, dtype=law.means.dtype, device=law.means.device)
+        steps = torch.linspace(-_MEANS_REACH, _MEANS_REACH, each, dtype=law.means.dtype)
         parts.append((law.means.unsqueeze(-1) + law.variances.sqrt().unsqueeze(-1) * steps).flatten(-2))
     batch = torch.broadcast_shapes(*(points.shape[:-1] for points in parts))
     return torch.cat([points.expand(*batch, -1) for points in parts], dim=-1).sort(dim=-1).values
@@ -247,7 +248,7 @@ def sign_changes(
     """Arguments at which `difference` changes sign along `grid`, ascending, padded with +∞."""
     sign = torch.sign(difference(grid))
     # A zero takes the last sign before it, so that a root on a point of the grid is found, too.
-    places = torch.arange(sign.shape[-1], device=sign.device)
+    places = torch.arange(sign.shape[-1])
     sign = sign.gather(-1, torch.where(sign != 0, places, 0).cummax(dim=-1).values)
     change = sign[..., 1:] * sign[..., :-1] < 0
     count = max(1, int(change.sum(-1).max()))
@@ -262,7 +263,7 @@ def sign_changes(
 
 def _narrow(difference: Callable[[Tensor], Tensor], low: Tensor, high: Tensor, left: Tensor) -> tuple[Tensor, Tensor]:
     """Shrink each bracket of a sign change by a factor of `_SPLIT`; `left` is the sign at its lower end."""
-    fractions = torch.linspace(0, 1, _SPLIT + 1, dtype=low.dtype, device=low.device)
+    fractions = torch.linspace(0, 1, _SPLIT + 1, dtype=low.dtype)
     points = low.unsqueeze(-1) + (high - low).unsqueeze(-1) * fractions
     values = difference(points.flatten(-2)).unflatten(-1, (low.shape[-1], _SPLIT + 1))
     same = (torch.sign(values[..., :-1]) == left.unsqueeze(-1)).to(torch.int8)

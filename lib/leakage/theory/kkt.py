@@ -118,7 +118,7 @@ class _Pairs:
         r"""The optimal $\lambda$ and $\mu$ of one network."""
         size = self.hidden.square().sum() + self.outputs.square().sum()
         multipliers, mu = torch.zeros_like(self.height[:, 0]), torch.zeros_like(self.height)
-        rows, patterns, before = torch.arange(0, device=mu.device), mu[:0], torch.inf
+        rows, patterns, before = torch.arange(0), mu[:0], torch.inf
         for rounds_left in reversed(range(_ROUNDS)):
             for _ in range(_SWEEPS):
                 for i in range(len(multipliers)):
@@ -133,7 +133,7 @@ class _Pairs:
                 continue
             used = (multipliers > 0).nonzero().squeeze(-1)
             subgradients = mu[used] / multipliers[used, None]
-            rows = torch.cat([rows, used, torch.arange(len(multipliers), device=rows.device)])
+            rows = torch.cat([rows, used, torch.arange(len(multipliers))])
             patterns = torch.cat([patterns, subgradients, steepest])
             shares = _nonnegative(*self._gradients(rows, patterns, self.height[rows]))
             rows, patterns, shares = rows[shares > 0], patterns[shares > 0], shares[shares > 0]
@@ -188,7 +188,7 @@ class _Pairs:
         point, neuron = self.kink.nonzero(as_tuple=True)
         count, kinks = len(self.height), len(point)
         one = torch.nn.functional.one_hot(neuron, self.height.shape[1]).to(self.height)
-        rows = torch.cat([torch.arange(count, device=point.device), point])
+        rows = torch.cat([torch.arange(count), point])
         heights = torch.cat([self.height, torch.zeros_like(one)])
         gradients, target = self._gradients(rows, torch.cat([self.on.to(one), one]), heights)
         owner = torch.nn.functional.one_hot(point, count).to(one)
@@ -213,7 +213,7 @@ class _Pairs:
 def _nonnegative(columns: Tensor, target: Tensor) -> Tensor:
     """The non-negative combination of columns closest to the target."""
     basis, triangle = torch.linalg.qr(columns)
-    shares, _ = nnls(triangle.cpu().numpy(), (target @ basis).cpu().numpy(), maxiter=100 * columns.shape[1])
+    shares, _ = nnls(triangle.numpy(), (target @ basis).numpy(), maxiter=100 * columns.shape[1])
     return torch.from_numpy(shares).to(columns)
 
 

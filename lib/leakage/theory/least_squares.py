@@ -45,11 +45,9 @@ class Design:
     D: int
     sigma: float = 1.0
 
-    def widths(
-        self, p: int | Sequence[int] | Tensor, *, device: torch.device | str | None = None
-    ) -> Float[Tensor, "*w"]:
-        """The numbers of features `p` as a float64 tensor; a tensor stays on its device if none is given."""
-        return torch.as_tensor(p, device=device).to(DTYPE)
+    def widths(self, p: int | Sequence[int] | Tensor) -> Float[Tensor, "*w"]:
+        """The numbers of features `p` as a float64 tensor."""
+        return torch.as_tensor(p, dtype=DTYPE)
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ class Query:
 
         No D-vector is drawn: $r^2$ grows by independent $\chi^2$ increments.
         """
-        widths = design.widths(list(p), device=generator.device)
+        widths = design.widths(list(p))
         steps = torch.diff(widths, prepend=widths.new_zeros(1))
         used = chi_square(steps, (count, len(widths)), generator=generator).cumsum(-1)
         rest = chi_square(design.D - float(widths[-1]), (count, 1), generator=generator)
@@ -108,7 +106,7 @@ def outsider_variance(design: Design, p: int | Real[Tensor, "*#q"], query: Query
     and $+\infty$ for $|p - n| \le 1$, where the noise part has a Student law with at most two degrees of freedom.
     Source: Tan et al. (2022), eq. (2), for $p \ge n + 2$; the branch $p \le n - 2$ follows from the same Wishart mean.
     """
-    p = design.widths(p, device=query.used.device)
+    p = design.widths(p)
     distance = (p - design.n).abs()
     noise = 1 + design.sigma**2 - p / design.D
     finite = query.used * (design.n / p).clamp(max=1) * (1 / design.D + noise / (distance - 1).clamp_min(1))
@@ -184,7 +182,7 @@ def noise_for_error(design: Design, error: Float[Tensor, "*w"]) -> Float[Tensor,
 
     $\nu^2 = \mathrm{err} - \mathrm{err}(D)$. Source: Tan et al. (2022), Lemma 4.4, eq. (6).
     """
-    return error - prediction_error(design, design.widths(design.D, device=error.device))
+    return error - prediction_error(design, design.widths(design.D))
 
 
 def noise_advantage(
@@ -196,7 +194,7 @@ def noise_advantage(
     Tan et al. (2022), which needs a defender who knows the members. With `on_members=True` it falls on all predictions,
     $(\sigma_0^2 + \nu^2, \sigma_1^2 + \nu^2)$.
     """
-    full = design.widths(design.D, device=query.used.device)
+    full = design.widths(design.D)
     outsider = outsider_variance(design, full, query) + noise
     member = member_variance(design, query) + (noise if on_members else 0)
     return two_gaussians.advantage(member=member, outsider=outsider)
@@ -234,7 +232,7 @@ def sample_outsider(
 
 def _outsider_scale(design: Design, p: int, size: tuple[int, ...], generator: torch.Generator) -> Tensor:
     """Draws of the prediction's variance for r² = 1."""
-    beta = torch.ones(size, dtype=DTYPE, device=generator.device)
+    beta = torch.ones(size, dtype=DTYPE)
     if p > design.n:
         kept = chi_square(design.n, size, generator=generator)
         beta = kept / (kept + chi_square(p - design.n, size, generator=generator))
@@ -280,7 +278,7 @@ def sample_unused_direction(
     The unused part moves the member's own label and, through $\tau^2$, all labels: the two draws are dependent.
     """
     if p == design.D:
-        zero = torch.zeros(size, dtype=DTYPE, device=generator.device)
+        zero = torch.zeros(size, dtype=DTYPE)
         return zero, zero + design.sigma**2
     along = gaussian(size, generator=generator) / design.D**0.5
     rest = chi_square(design.D - p - 1, size, generator=generator) / design.D
@@ -299,8 +297,7 @@ def outsider_mixture(design: Design, p: int, query: Query, *, nodes: Sequence[in
     tau2 = design.sigma**2 + rest / design.D
     scale = beta[:, None, None] * (1 / design.D + tau2[None, None, :] / tail[None, :, None])
     weights = beta_weight[:, None, None] * tail_weight[None, :, None] * rest_weight[None, None, :]
-    flat = scale.flatten().to(query.used.device)
-    return ScaleMixture(query.used.unsqueeze(-1) * flat, weights.flatten().to(query.used.device))
+    return ScaleMixture(query.used.unsqueeze(-1) * scale.flatten(), weights.flatten())
 
 
 def member_mixture(design: Design, p: int, query: Query) -> ScaleMixture:

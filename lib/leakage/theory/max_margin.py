@@ -11,8 +11,7 @@ $(w_c, b_c) = p_c / \sqrt{\lVert p_c \rVert}$ and $v_c = \sigma_c \sqrt{\lVert p
 constraints are those of the KKT conditions. Margins are 1.
 
 In the program a neuron is a sum of the rays of its cone with amounts $\alpha \ge 0$. Each ray contributes at least 0 at
-each point, so no digits are lost where points are close together. SciPy and clarabel compute on the CPU; results return
-to the device of the points.
+each point, so no digits are lost where points are close together.
 """
 
 # pyright: reportAttributeAccessIssue=false
@@ -73,7 +72,7 @@ def optimum_on_line(points: Float[Tensor, " n"], labels: Real[Tensor, " n"]) -> 
     x, y = _to_array(points[order]), _to_array(labels[order])
     weights, signs, multipliers, gap = _solve_on_line(x, y)
     inverse = order.argsort()
-    return optimum_of_neurons(weights, signs, _to_tensor(multipliers, points)[inverse], gap)
+    return optimum_of_neurons(weights, signs, torch.from_numpy(multipliers)[inverse], gap)
 
 
 def optimum_of_independent_points(points: Float[Tensor, "n d"], labels: Real[Tensor, " n"]) -> Optimum:
@@ -87,7 +86,7 @@ def optimum_of_independent_points(points: Float[Tensor, "n d"], labels: Real[Ten
     factor = np.linalg.cholesky(gram)
     reduced, signs, multipliers, gap = solve_cone_program(_orthants(factor), _to_array(labels))
     weights = np.linalg.solve(factor.T, reduced.T).T @ extended
-    return optimum_of_neurons(weights, signs, _to_tensor(multipliers, points), gap)
+    return optimum_of_neurons(weights, signs, torch.from_numpy(multipliers), gap)
 
 
 def single_neuron_optimum(
@@ -110,8 +109,8 @@ def single_neuron_optimum(
 def optimum_of_neurons(weights: np.ndarray, signs: np.ndarray, multipliers: Tensor, gap: float) -> Optimum:
     """The balanced network, $\\lVert (w, b) \\rVert = |v|$, of neurons p_c and their signs."""
     outputs = np.sqrt(np.linalg.norm(weights, axis=1))
-    hidden = _to_tensor(weights / outputs[:, None], multipliers)
-    return Optimum(TwoLayer(hidden[:, :-1], hidden[:, -1], _to_tensor(signs * outputs, multipliers)), multipliers, gap)
+    hidden = torch.from_numpy(weights / outputs[:, None])
+    return Optimum(TwoLayer(hidden[:, :-1], hidden[:, -1], torch.from_numpy(signs * outputs)), multipliers, gap)
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,8 +255,4 @@ def _feasible_dual(cones: Cones, labels: np.ndarray, multipliers: np.ndarray) ->
 
 
 def _to_array(tensor: Tensor) -> np.ndarray:
-    return tensor.detach().to("cpu", DTYPE).numpy()
-
-
-def _to_tensor(array: np.ndarray, tensor: Tensor) -> Tensor:
-    return torch.as_tensor(array, dtype=DTYPE).to(tensor.device)
+    return tensor.detach().to(DTYPE).numpy()

@@ -46,8 +46,7 @@ def limit_variances(
 
     Source: Tan et al. (2022), Theorem 4.1, without the derivatives of m, which cancel at large γ or λ.
     """
-    p = design.widths(p, device=query.used.device)
-    penalty = penalty.to(DTYPE).to(query.used.device)
+    p, penalty = design.widths(p), penalty.to(DTYPE)
     used, unused, n, D = query.used, query.unused, design.n, design.D
     m, mu_product, e, a = _limit_moments(p / n, penalty)
     q, t = used * m / n, 1 + design.sigma**2 - p / D
@@ -175,7 +174,7 @@ def sample_resolvent(
         mu: $\mu = n\lambda > 0$, at least 1e-150; the same draws serve every value.
     """
     heights = _heights(rows, columns, depth=_depth(rows, columns, mu=float(mu.min())))
-    mu = mu.to(generator.device, DTYPE).unsqueeze(-1)
+    mu = mu.to(DTYPE).unsqueeze(-1)
     inverse = (1 / mu).expand(*mu.shape[:-1], trials)
     state = Resolvent(inverse, inverse.square(), torch.zeros_like(inverse), torch.zeros_like(inverse))
     for height in reversed(heights):
@@ -240,7 +239,7 @@ class ResolventSamples:
         cls, design: Design, p: int, penalty: Float[Tensor, " m"], *, trials: int, generator: torch.Generator
     ) -> "ResolventSamples":
         """Draw `trials` designs for the penalties λ > 0."""
-        mu = penalty.to(DTYPE).to(generator.device) * design.n
+        mu = penalty.to(DTYPE) * design.n
         tau2 = sample_unexplained_variance(design, p, (trials,), generator=generator)
         outsider, member = (
             sample_resolvent(rows, p, mu, trials=trials, generator=generator) for rows in (design.n, design.n - 1)

@@ -62,7 +62,7 @@ class RidgeTargets:
     @property
     def penalised_gram(self) -> Float[Tensor, "p p"]:
         """$A = G + \\mu I$."""
-        return self.gram + self.penalty * torch.eye(len(self.beta), dtype=self.beta.dtype, device=self.beta.device)
+        return self.gram + self.penalty * torch.eye(len(self.beta), dtype=self.beta.dtype)
 
     @property
     def leverage(self) -> Float[Tensor, " points"]:
@@ -158,6 +158,6 @@ class RidgeTargets:
 
 def _outcomes(like: Tensor, nodes: int) -> tuple[Float[Tensor, " outcomes"], Float[Tensor, " outcomes"]]:
     """Two independent normal numbers at the midpoints of equally likely cells."""
-    shares = (torch.arange(nodes, dtype=like.dtype, device=like.device) + 0.5) / nodes
+    shares = (torch.arange(nodes, dtype=like.dtype) + 0.5) / nodes
     normal = torch.special.ndtri(shares)
     return normal.repeat_interleave(nodes), normal.repeat(nodes)

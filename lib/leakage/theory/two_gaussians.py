@@ -50,7 +50,7 @@ def power(*, member: Float[Tensor, "*#b"], outsider: Float[Tensor, "*#b"], fpr: 
        \ (\sigma_1 < \sigma_0). $$
     """
     ratio = _log_ratio(outsider, member).div(2).exp()
-    level = torch.as_tensor(fpr, dtype=ratio.dtype, device=ratio.device)
+    level = torch.tensor(fpr, dtype=ratio.dtype)
     outside = torch.special.erfc(-ratio * torch.special.ndtri(level / 2) / math.sqrt(2))  # `ndtr` has no lower tail
     inside = torch.erf(ratio * torch.erfinv(level))
     return torch.where(ratio <= 1, outside, inside)

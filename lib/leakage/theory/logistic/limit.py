@@ -5,7 +5,7 @@ $$ \hat\beta = \arg\min_b \frac1n \sum_i \ell(y_i, x_i^\top b) + \frac{\lambda}{
 
 as n and p grow with $n/p \to \delta$. A fresh point with teacher logit Z gets the output $N(\alpha Z, \sigma^2)$; γ is
 how far training pulls the output of a point towards its label (`output_law`). Settings are batched: numbers and tensors
-broadcast to float64 tensors on the device of the tensors. Nothing here is random.
+broadcast to float64 tensors. Nothing here is random.
 """
 
 from dataclasses import dataclass
@@ -117,9 +117,8 @@ class Setting:
 
 
 def broadcast_float64(*values: Tensor | float) -> list[Tensor]:
-    """Float64 tensors of one shape, on the device of the first tensor."""
-    device = next((value.device for value in values if isinstance(value, Tensor)), None)
-    return list(torch.broadcast_tensors(*(torch.as_tensor(one, dtype=DTYPE, device=device) for one in values)))
+    """Float64 tensors of one shape."""
+    return list(torch.broadcast_tensors(*(torch.as_tensor(one, dtype=DTYPE) for one in values)))
 
 
 class Solution(NamedTuple):
@@ -182,7 +181,7 @@ def solve(
     best = logs.clone()
     residual = torch.full_like(logs[:, 0], torch.inf)
     used = torch.zeros_like(residual, dtype=torch.int64)
-    active = torch.arange(len(logs), device=logs.device)
+    active = torch.arange(len(logs))
     for step in range(iterations):
         part, here = flat.take(active), logs[active]
         gap = _apply(here, part, nodes) - here
@@ -205,13 +204,13 @@ def _newton(logs: Tensor, gap: Tensor, setting: Setting) -> Tensor:
     fixed-point iteration still does: of its implicit Euler steps $(1 + 1/t - J)^{-1}(F(u) - u)$ the one with the
     largest t and an allowed length is taken; $t = \infty$ is Newton's.
     """
-    identity = torch.eye(3, dtype=logs.dtype, device=logs.device)
+    identity = torch.eye(3, dtype=logs.dtype)
     shifts = torch.cat([torch.zeros_like(identity[:1]), _DIFFERENCE * identity])
-    every = torch.arange(len(logs), device=logs.device).repeat(4)
+    every = torch.arange(len(logs)).repeat(4)
     images = _apply((logs + shifts[:, None]).flatten(0, 1), setting.take(every), _ROUGH)
     images = images.unflatten(0, (4, len(logs)))
     jacobian = ((images[1:] - images[0]) / _DIFFERENCE).movedim(0, -1)
-    damping = torch.tensor(_DAMPING, dtype=logs.dtype, device=logs.device)[:, None, None, None]
+    damping = torch.tensor(_DAMPING, dtype=logs.dtype)[:, None, None, None]
     steps, _ = torch.linalg.solve_ex((1 + damping) * identity - jacobian, gap.expand(len(_DAMPING), -1, -1)[..., None])
     fits = steps.squeeze(-1).norm(dim=-1) <= _LARGEST_STEP  # false for NaN
     chosen = fits.to(torch.int8).argmax(0)  # the first that fits; if none does, the last is short enough

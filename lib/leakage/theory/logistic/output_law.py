@@ -185,7 +185,7 @@ def best_loss_threshold(law: OutputLaw) -> LossThreshold:
     low, high = -reach, prox(reach, law.gamma, one)
     expanded = law.unsqueeze()
     for _ in range(_ROUNDS):
-        steps = torch.linspace(0, 1, _CELLS + 1, dtype=low.dtype, device=low.device)
+        steps = torch.linspace(0, 1, _CELLS + 1, dtype=low.dtype)
         cuts = torch.lerp(low[..., None], high[..., None], steps)
         tpr, fpr = _cut_rates(expanded, cuts)
         index = (tpr - fpr).argmax(-1, keepdim=True)
@@ -224,7 +224,7 @@ def logit_quadrature(kappa: Float[Tensor, "*b"], *, nodes: int = _LOGIT_NODES) -
     node is 0.
     """
     end = torch.asinh(_SPAN * kappa)[..., None]
-    x = end * torch.linspace(-1, 1, nodes, dtype=kappa.dtype, device=kappa.device)
+    x = end * torch.linspace(-1, 1, nodes, dtype=kappa.dtype)
     z = torch.sinh(x)
     scaled = z / kappa.clamp_min(torch.finfo(kappa.dtype).tiny)[..., None]
     weights = torch.exp(-scaled.square() / 2) * torch.cosh(x)
@@ -248,7 +248,7 @@ def output_quadrature(law: OutputLaw, *, nodes: int = _OUTPUT_NODES) -> OutputQu
     centre = -torch.log1p(law.gamma / (1 + spread))
     zero = torch.zeros_like(spread)
     low, high = (torch.asinh(prox(sign * _SPAN * spread, law.gamma, zero) - centre)[..., None] for sign in (-1, 1))
-    x = torch.lerp(low, high, torch.linspace(0, 1, nodes, dtype=spread.dtype, device=spread.device))
+    x = torch.lerp(low, high, torch.linspace(0, 1, nodes, dtype=spread.dtype))
     member, gamma = centre[..., None] + torch.sinh(x), law.gamma[..., None]
     outsider = member + gamma * torch.sigmoid(member)
     density = torch.exp(-(outsider / spread[..., None]).square() / 2)
@@ -302,6 +302,6 @@ def _sum_over_normal(mean: Tensor, spread: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _steps(step: float, end: float, like: Tensor) -> Tensor:
-    """Multiples of `step` from -`end` to `end`, in the dtype and on the device of `like`."""
+    """Multiples of `step` from -`end` to `end`, in the dtype of `like`."""
     count = round(end / step)
-    return step * torch.arange(-count, count + 1, dtype=like.dtype, device=like.device)
+    return step * torch.arange(-count, count + 1, dtype=like.dtype)

@@ -2,7 +2,7 @@ r"""The logistic loss of a linear output, its slopes, and its proximal operator 
 
 $\ell(y, z) = \rho(z) - yz$ with $\rho(z) = \log(1 + e^z)$, so that $\rho'$ is the logistic function and
 $\rho'' = \rho'(1 - \rho')$. A training point's output is the proximal operator of its loss at the output of the model
-trained without the point. All functions are elementwise.
+trained without the point. All functions are elementwise, on the device of the output: training calls them.
 """
 
 import torch
@@ -17,7 +17,7 @@ _SHRINK = 0.5  # a Newton step must be at most this share of the last step, or t
 
 def loss(output: Float[Tensor, "*#b"], label: Num[Tensor, "*#b"]) -> Float[Tensor, "*b"]:
     r"""$\ell(y, z) = \log(1 + e^{-z})$ for $y = 1$ and $\log(1 + e^z)$ for $y = 0$, in nats."""
-    return softplus(-label_sign(label) * output, threshold=40.0)
+    return softplus(-label_sign(label).to(output.device) * output, threshold=40.0)
 
 
 def curvature(output: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
@@ -35,7 +35,7 @@ def prox(output: Float[Tensor, "*#b"], gamma: Float[Tensor, "*#b"], label: Num[T
 
     Source: Tan et al. (2023), Definition 2 and equation (49). v and $\gamma \ge 0$ are at most 1e300 in size.
     """
-    sign = label_sign(label)
+    sign = label_sign(label).to(output.device)
     return -sign * _root(*torch.broadcast_tensors(-sign * output, gamma))
 
 
@@ -46,7 +46,7 @@ def inverse_prox(
 
     Its slope is $1 + \gamma \rho''(z)$. Source: Tan et al. (2023), equation (66).
     """
-    sign = label_sign(label)
+    sign = label_sign(label).to(output.device)
     return output - gamma * sign * torch.sigmoid(-sign * output)
 
 
