@@ -108,7 +108,8 @@ def stack(weights):
 def few_neurons():
     inputs, labels = sphere(2, 4, generator=DRAWS), torch.tensor([1.0, -1.0], dtype=DTYPE)
     client = Client(draws.gaussian((8, 4), generator=DRAWS), activation="gelu")
-    seen = recover.Observation.from_module(client, batch_gradient(client, inputs, labels, loss="half_sum"), batch=2)
+    gradient = batch_gradient(client, inputs, labels, loss="half_sum")
+    seen = recover.Observation.from_module(client, gradient, batch=2, loss="half_sum")
     return recover.recover(seen, batch=2, generator=DRAWS, tries=2)
 
 

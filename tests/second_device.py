@@ -225,8 +225,8 @@ def held(thing: Any) -> Any:
 
 
 def _leave(value: Any) -> Any:
-    """A tensor on the second device; generators stay on the CPU."""
-    if isinstance(value, torch.Generator):
+    """A tensor on the second device; generators stay on the CPU, and shapes without numbers nowhere."""
+    if isinstance(value, torch.Generator) or value.is_meta:
         return value
     far = Remote(value.detach())
     return nn.Parameter(far, value.requires_grad) if isinstance(value, nn.Parameter) else far

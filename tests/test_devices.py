@@ -1,15 +1,24 @@
-"""Results live where the inputs live: tests of every part run again on a second device (`second_device`)."""
+"""Every chapter runs on a GPU, and results of the library live where the inputs live: on a simulated second device.
 
+`second_device` says what it refuses. Chapters run whole; of the library, tests of every part run again.
+"""
+
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import jupytext
+import nbformat
 import pytest
 import torch
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
 from torch.utils import backend_registration
 
 from checking import HANGS
+from reproduced.runtime import GPU_FROM
 
 # What `second_device` is made of came after the oldest PyTorch that the library takes; the locked one has it.
 pytestmark = [
@@ -21,6 +30,8 @@ pytestmark = [
     ),
 ]
 HERE = Path(__file__).parent
+BOOK = HERE.parent / "book"
+CHAPTERS = sorted(path.stem for path in (BOOK / "claims").glob("*.yml"))
 # Quick tests that together call what the chapters call: of test_<file>.py all of test_<name>, or every test.
 QUICK = {
     "attacks_gradient_inversion_tensor_decomposition": ("one_term_is_found_by_every_method",),
@@ -115,3 +126,48 @@ def reports():
 def test_everything_stays_on_the_device_it_is_given(reports, test):
     kinds = [line.split()[0] for line in reports.splitlines() if test in line and line.split()[0].isupper()]
     assert set(kinds) == {"PASSED"}, reports
+
+
+def run_elsewhere(text, folder):
+    """Execute a chapter's text in `smoke`, with the second device as its GPU."""
+    notebook = jupytext.reads(text, fmt="md:myst")
+    (parameters,) = (cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", ()))
+    parameters.source = 'profile, seed, device = "smoke", 0, "cuda"'
+    notebook.cells.insert(0, nbformat.v4.new_code_cell("import second_device\nsecond_device.install()"))
+    paths = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = os.environ | {"PYTHONPATH": paths, "LEAKAGE_BUILD": str(folder), "LEAKAGE_QUIET": "1"}
+    client = NotebookClient(
+        notebook, timeout=HANGS, kernel_name="python3", resources={"metadata": {"path": HERE.parent}}
+    )
+    client.execute(env=environment)
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_a_chapter_runs_on_a_gpu(chapter, tmp_path):
+    run_elsewhere((BOOK / f"{chapter}.md").read_text("utf-8"), tmp_path)
+
+
+def test_a_tensor_left_on_the_gpu_is_noticed(tmp_path):
+    text = """```{code-cell} python
+:tags: [parameters]
+
+```
+
+```{code-cell} python
+from reproduced import runtime
+
+torch = __import__("torch")
+torch.ones(2, device=runtime.begin(profile, seed, device).device).numpy()
+```
+"""
+    with pytest.raises(CellExecutionError, match="copy it to the CPU first"):
+        run_elsewhere(text, tmp_path)
+
+
+def test_chapters_use_a_gpu_from_the_sizes_at_which_it_was_measured_to_gain():
+    rows = json.loads((BOOK / "records" / "devices.json").read_text("utf-8"))["rows"]
+    gains = {row["kind"]: [] for row in rows if row["kind"]}
+    for row in rows:
+        if row["kind"] and row["cpu"] >= 1.5 * row["cuda"]:
+            gains[row["kind"]].append(row["size"])
+    assert {kind: min(sizes) for kind, sizes in gains.items()} == pytest.approx(dict(GPU_FROM), rel=0.01)
