@@ -14,7 +14,7 @@ from leakage.precision import DTYPE
 from leakage.theory import hermite
 from leakage.theory.hermite import moment
 from planted import doubles, draw_batch
-from reproduced.runtime import stream
+from reproduced.runtime import Run, stream
 from reproduced.studies.gradient_inversion import image_pairs
 from reproduced.studies.gradient_inversion.deep_stacks import long_arithmetic_errors, stack_errors
 from reproduced.studies.gradient_inversion.error_laws import (
@@ -37,6 +37,7 @@ from reproduced.studies.gradient_inversion.step_errors import (
 
 
 POLYNOMIAL, TANH = activation("polynomial"), activation("tanh")
+RUN = Run("smoke", 0, torch.device("cpu"))
 
 
 def test_the_error_is_the_distance_of_unit_vectors():
@@ -175,7 +176,7 @@ def test_tensors_without_noise_are_taken_apart_exactly():
 
 
 def stack(name, *, depth, kind):
-    return stack_errors(Game(12, 300, activation=name, inputs="sphere"), depth=depth, kind=kind, rounds=2, seed=0)
+    return stack_errors(Game(12, 300, activation=name, inputs="sphere"), depth=depth, kind=kind, rounds=2, run=RUN)
 
 
 def test_relu_pairs_change_nothing():
@@ -233,7 +234,7 @@ def test_pairs_are_of_one_class_and_of_two_in_turn():
 
 def test_the_sum_answers_two_axes_with_its_own_error_and_the_exact_recovery_with_none():
     axes = image_pairs.Pairs(torch.eye(2, 20, dtype=DTYPE)[None], torch.tensor([[1.0, -1.0]], dtype=DTYPE))
-    found = image_pairs.attack_pairs(axes, width=20_000, seed=0)
+    found = image_pairs.attack_pairs(axes, width=20_000, run=RUN)
     # Each axis is at half a right angle from the sum; residuals of 29 and 31 and the width move it by some percent.
     assert float(found.errors["sum"]) == pytest.approx(math.sqrt(2 - math.sqrt(2)), rel=0.05)
     assert float(found.errors["hidden"]) < 0.1 < float(found.errors["outputs"]) < 0.6

@@ -11,7 +11,7 @@ from leakage.attacks.gradient_inversion.observation import Observation, Reconstr
 from leakage.data.gaussians import sphere
 from leakage.metrics.estimates import mean_interval
 from leakage.precision import DTYPE
-from reproduced.runtime import stream
+from reproduced.runtime import Run, stream
 from reproduced.studies.gradient_inversion.games import (
     Game,
     attack_errors,
@@ -22,6 +22,7 @@ from reproduced.studies.gradient_inversion.games import (
 )
 
 GAME = Game(60, 300, batch=3, activation="tanh", inputs="sphere")
+RUN = Run("smoke", 8, torch.device("cpu"))
 
 
 def test_another_seed_or_index_is_another_round():
@@ -71,9 +72,9 @@ def test_an_attack_that_is_told_the_batch_has_no_error_and_a_blind_one_has_that_
         return Reconstruction(sphere(batch, 60, generator=generator), torch.zeros(batch, dtype=torch.float64))
 
     told.calls = 0
-    assert attack_errors(GAME, told, rounds=3, seed=8).tolist() == pytest.approx([0, 0, 0])
+    assert attack_errors(GAME, told, rounds=3, run=RUN).tolist() == pytest.approx([0, 0, 0])
     # unit vectors of independent direction are sqrt(2) apart, a little less after the best permutation of three
-    assert bool((attack_errors(GAME, blind, rounds=3, seed=8) > 1).all())
+    assert bool((attack_errors(GAME, blind, rounds=3, run=RUN) > 1).all())
 
 
 def test_labels_are_compared_input_by_input_by_their_signs():
@@ -87,7 +88,7 @@ def test_labels_are_compared_input_by_input_by_their_signs():
 
     for wrong in (False, True):
         tell.calls = 0
-        found = wrong_labels(GAME, partial(tell, wrong=wrong), rounds=3, seed=8)
+        found = wrong_labels(GAME, partial(tell, wrong=wrong), rounds=3, run=RUN)
         assert found.tolist() == [False, wrong, False]
 
 

@@ -18,8 +18,8 @@ from leakage.data.gaussians import sphere
 from leakage.metrics.reconstruction import match_error
 from leakage.precision import DTYPE
 from leakage.trainers.federated import DeepStack, batch_gradient
-from reproduced.runtime import stream
-from reproduced.studies.gradient_inversion.games import INPUTS, Game, alternating_signs
+from reproduced.runtime import Run, move, stream
+from reproduced.studies.gradient_inversion.games import INPUTS, Game, alternating_signs, attack_device
 
 
 class StackErrors(NamedTuple):
@@ -35,27 +35,25 @@ class StackErrors(NamedTuple):
     searched: Float[Tensor, " rounds"]
 
 
-def stack_errors(
-    game: Game, *, depth: int, kind: str, rounds: int, seed: int, device: torch.device | str = "cpu"
-) -> StackErrors:
+def stack_errors(game: Game, *, depth: int, kind: str, rounds: int, run: Run) -> StackErrors:
     """The errors with the network of the game on top of `depth - 1` layers; every depth sees the same draws."""
-    errors = []
+    errors, device = [], attack_device(game, run)
     for index in range(rounds):
         name = f"stack/{game.width}/{game.dimension}/{index}"
-        draws = stream(seed, f"{name}/server")
+        draws = run.stream(f"{name}/server")
         weights = server_weights.draw_weights(game.weights, m=game.width, d=game.dimension, generator=draws)
-        inputs = INPUTS[game.inputs](game, stream(seed, f"{name}/client"))
+        inputs = INPUTS[game.inputs](game, run.stream(f"{name}/client"))
         stack = DeepStack(weights, activation=game.activation, depth=depth, kind=kind, bias=game.bias)
-        labels = alternating_signs(game.batch, inputs.device)
-        gradient = batch_gradient(stack, inputs, labels, loss="half_sum")
+        gradient = batch_gradient(stack, inputs, alternating_signs(game.batch), loss="half_sum")
         seen = deep_networks.effective_observation(stack, gradient, batch=game.batch, loss="half_sum")
+        seen, inputs = move((seen, inputs), device)
         keeps = seen.activation.homogeneity == 1 and kind == "paired"
-        draws = stream(seed, f"{name}/attack/{game.activation}/{kind}/{depth}")
+        draws = run.stream(f"{name}/attack/{game.activation}/{kind}/{depth}")
         found = recover.recover(seen, batch=game.batch, norm=1.0 if keeps else None, generator=draws).inputs
         back = deep_networks.invert_features(found, seen.activation, depth=depth, kind=kind)
         by_moments = searched = torch.nan
         if keeps:
-            draws = stream(seed, f"{name}/moments")
+            draws = run.stream(f"{name}/moments")
             rough = tensor_attack.reconstruct(seen, batch=game.batch, source="hidden", centre=False, generator=draws)
             by_moments = match_error(rough.inputs, inputs, signs=False)
         elif not bool(seen.activation(torch.zeros(1)).any()):

@@ -46,9 +46,9 @@ def outputs_tilt(
     It has no m, because $\lVert g \rVert^2$ grows as m does, and remains for an infinite width. d is `dimension`, m is
     `width`, B is `batch` and z is `noise`.
     """
-    others, device = batch - 1, dimension.device
-    mean, square, bent, tilted = _averages(activation, order=0, centre=centre, device=device)
-    whole_mean, whole_square, *_ = _averages(activation, order=0, centre=False, device=device)
+    others = batch - 1
+    mean, square, bent, tilted = _averages(activation, order=0, centre=centre)
+    whole_mean, whole_square, *_ = _averages(activation, order=0, centre=False)
     cross = square + 2 * bent * mean + (batch - 2) * mean.square()
     power = batch * (whole_square + others * whole_mean.square())
     return _tilt(activation, dimension, (tilted + others * cross) / width + noise**2 * power, batch=batch)
@@ -69,7 +69,7 @@ def hidden_tilt(
 
     Each row of G is in the span, so that one of the two slots of the moment has no error; hence the 4, and no B.
     """
-    _, square, *_ = _averages(activation, order=1, centre=centre, device=dimension.device)
+    _, square, *_ = _averages(activation, order=1, centre=centre)
     return _tilt(activation, dimension, square / (4 * width), batch=batch)
 
 
@@ -85,7 +85,7 @@ def contracted_tilt(
     the tilt grows as B does. The 9 is there because the moment is the mean of three, one for each slot of the gradient,
     and each turns an input through the other two. Source: ours.
     """
-    mean, square, bent, tilted = _averages(activation, order=1, centre=False, device=dimension.device)
+    mean, square, bent, tilted = _averages(activation, order=1, centre=False)
     others = batch - 1
     power = 4 * tilted + others * (2 * square + 4 * bent * mean) + others * (others - 1) * mean.square()
     return _tilt(activation, dimension, power / (9 * width), batch=batch, order=3)
@@ -95,13 +95,13 @@ def _tilt(
     activation: Activation, dimension: Tensor, variance: Tensor, *, batch: int, order: int = 2
 ) -> Float[Tensor, "*b"]:
     r"""$\delta = \sqrt{(d - B) V} / |s_p|$, from the variance V in each direction into which an input can turn."""
-    size = moment(activation, torch.ones((), dtype=DTYPE, device=dimension.device), order=order).abs()
+    size = moment(activation, torch.ones((), dtype=DTYPE), order=order).abs()
     return ((dimension - batch).to(DTYPE) * variance).sqrt() / size
 
 
-def _averages(activation: Activation, *, order: int, centre: bool, device: torch.device) -> list[Tensor]:
+def _averages(activation: Activation, *, order: int, centre: bool) -> list[Tensor]:
     r"""$\E f$, $\E f^2$, $\E f u^2$, $\E f^2 u^2$ for f = σ (order 0) or σ', of σ less $s_0 + s_1 u$ with `centre`."""
-    one = torch.ones((), dtype=DTYPE, device=device)
+    one = torch.ones((), dtype=DTYPE)
     first, linear = (moment(activation, one, order=degree) * centre for degree in (0, 1))
 
     def mean(weighted: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
@@ -109,7 +109,7 @@ def _averages(activation: Activation, *, order: int, centre: bool, device: torch
             value, slope = activation.derivatives(u, order=1)
             return weighted(slope - linear if order else value - first - linear * u, u)
 
-        return gaussian_mean(integrand, device=device)
+        return gaussian_mean(integrand)
 
     powers = (lambda f, u: f, lambda f, u: f.square(), lambda f, u: f * u.square(), lambda f, u: (f * u).square())
     return [mean(power) for power in powers]

@@ -25,7 +25,7 @@ from leakage.precision import DTYPE
 from leakage.theory.hermite import moment
 from leakage.trainers.federated import Client, batch_gradient
 from reproduced import statistics
-from reproduced.runtime import stream
+from reproduced.runtime import Run, move, stream
 
 Attack = Callable[..., Reconstruction]
 
@@ -57,7 +57,7 @@ class Round:
     labels: Float[Tensor, " B"]
 
 
-def draw_round(game: Game, *, seed: int, index: int = 0, device: torch.device | str = "cpu") -> Round:
+def draw_round(game: Game, *, seed: int, index: int = 0) -> Round:
     """One round, determined by the rules, the seed and the index."""
     secret = stream(seed, f"client/{game.batch}/{game.dimension}/{game.inputs}/{index}")
     return play_round(game, INPUTS[game.inputs](game, secret), seed=seed, index=index)
@@ -71,7 +71,7 @@ def play_round(
     weights = server_weights.draw_weights(game.weights, m=game.width, d=game.dimension, generator=draws)
     module = Client(weights, activation=game.activation, bias=game.bias)
     if labels is None:
-        labels = alternating_signs(len(inputs), inputs.device)
+        labels = alternating_signs(len(inputs))
     gradient = batch_gradient(module, inputs, labels, loss="half_sum")
     if game.noise:
         draws = stream(seed, f"noise/{game.width}/{index}")
@@ -84,50 +84,45 @@ def play_round(
     return Round(seen, inputs, labels)
 
 
-def alternating_signs(count: int, device: torch.device | str) -> Float[Tensor, " count"]:
+def alternating_signs(count: int) -> Float[Tensor, " count"]:
     """1 and -1 in turn."""
-    return torch.tensor([1.0, -1.0], dtype=DTYPE, device=device).repeat(count)[:count]
+    return torch.tensor([1.0, -1.0], dtype=DTYPE).repeat(count)[:count]
 
 
-def attack_errors(
-    game: Game, attack: Attack, *, rounds: int, seed: int, signs: bool = True, device: torch.device | str = "cpu"
-) -> Float[Tensor, " rounds"]:
+def attack_device(game: Game, run: Run) -> torch.device:
+    """Where attacks on this game are computed; rounds are drawn on the CPU."""
+    return run.device_for("gradient inversion", game.width * game.dimension)
+
+
+def attack_errors(game: Game, attack: Attack, *, rounds: int, run: Run, signs: bool = True) -> Float[Tensor, " rounds"]:
     """`compare_attacks` for one attack."""
-    return compare_attacks(game, {"": attack}, rounds=rounds, seed=seed, signs=signs, device=device)[""]
+    return compare_attacks(game, {"": attack}, rounds=rounds, run=run, signs=signs)[""]
 
 
 def compare_attacks(
-    game: Game,
-    attacks: Mapping[str, Attack],
-    *,
-    rounds: int,
-    seed: int,
-    signs: bool = True,
-    device: torch.device | str = "cpu",
+    game: Game, attacks: Mapping[str, Attack], *, rounds: int, run: Run, signs: bool = True
 ) -> dict[str, Float[Tensor, " rounds"]]:
     """The root mean square error of each attack in each of `rounds` rounds (`metrics.reconstruction.match_error`).
 
     All attacks see the same rounds, and each draws as if it were alone. `signs` says whether an input and its negative
     differ.
     """
-    found = {name: [] for name in attacks}
+    found, device = {name: [] for name in attacks}, attack_device(game, run)
     for index in range(rounds):
-        played = draw_round(game, seed=seed, index=index, device=device)
+        played = move(draw_round(game, seed=run.seed, index=index), device)
         for name, attack in attacks.items():
-            draws = stream(seed, f"attack/{index}")
+            draws = run.stream(f"attack/{index}")
             guess = attack(played.observation, batch=game.batch, generator=draws).inputs
             found[name].append(match_error(guess, played.inputs, signs=signs))
     return {name: torch.tensor(values, dtype=DTYPE) for name, values in found.items()}
 
 
-def wrong_labels(
-    game: Game, attack: Attack, *, rounds: int, seed: int, device: torch.device | str = "cpu"
-) -> Bool[Tensor, " rounds"]:
+def wrong_labels(game: Game, attack: Attack, *, rounds: int, run: Run) -> Bool[Tensor, " rounds"]:
     """Whether an input of the round has a label of the wrong sign; its label is that of the nearest line found."""
-    found = []
+    found, device = [], attack_device(game, run)
     for index in range(rounds):
-        played = draw_round(game, seed=seed, index=index, device=device)
-        guess = attack(played.observation, batch=game.batch, generator=stream(seed, f"attack/{index}"))
+        played = move(draw_round(game, seed=run.seed, index=index), device)
+        guess = attack(played.observation, batch=game.batch, generator=run.stream(f"attack/{index}"))
         assert guess.labels is not None
         nearest = (played.inputs @ guess.inputs.mT).abs().argmax(-1)
         found.append(bool((guess.labels[nearest] * played.labels <= 0).any()))
@@ -135,23 +130,17 @@ def wrong_labels(
 
 
 def direction_errors(
-    game: Game,
-    attack: Attack,
-    *,
-    lengths: Sequence[float],
-    rounds: int,
-    seed: int,
-    device: torch.device | str = "cpu",
+    game: Game, attack: Attack, *, lengths: Sequence[float], rounds: int, run: Run
 ) -> Float[Tensor, "rounds B"]:
     """How far the direction of each input is from the unit vector found for it, if inputs have these lengths."""
-    found = []
+    found, device = [], attack_device(game, run)
     for index in range(rounds):
-        directions = draw_round(game, seed=seed, index=index, device=device).inputs
+        directions = draw_round(game, seed=run.seed, index=index).inputs
         inputs = directions * directions.new_tensor(lengths).unsqueeze(-1)
-        seen = play_round(game, inputs, seed=seed, index=index).observation
-        guess = attack(seen, batch=game.batch, generator=stream(seed, f"attack/{index}")).inputs
-        found.append((match_inputs(guess, directions) - directions).norm(dim=-1))
-    return torch.stack(found).cpu()
+        seen = move(play_round(game, inputs, seed=run.seed, index=index).observation, device)
+        guess = attack(seen, batch=game.batch, generator=run.stream(f"attack/{index}")).inputs
+        found.append((match_inputs(guess.cpu(), directions) - directions).norm(dim=-1))
+    return torch.stack(found)
 
 
 def geometric_mean_ratio(first: Float[Tensor, " n"], second: Float[Tensor, " n"]) -> Estimate:
@@ -163,7 +152,7 @@ def geometric_mean_ratio(first: Float[Tensor, " n"], second: Float[Tensor, " n"]
 def fitted_exponent(x: Sequence[float], values: Float[Tensor, "points n"]) -> Estimate:
     r"""The exponent p of $y \propto x^p$, fitted to each round by itself: the mean over rounds with its t interval."""
     places = torch.tensor([math.log(place) for place in x], dtype=DTYPE)
-    rounds = values.double().log().cpu().mT
+    rounds = values.double().log().mT
     return mean_interval(torch.tensor([statistics.slope(places, one) for one in rounds], dtype=DTYPE))
 
 
@@ -199,7 +188,7 @@ def _chain(game: Game, generator: torch.Generator) -> Tensor:
 
 
 INPUTS: Mapping[str, Callable[[Game, torch.Generator], Tensor]] = {
-    "axes": lambda game, generator: torch.eye(game.batch, game.dimension, dtype=DTYPE, device=generator.device),
+    "axes": lambda game, generator: torch.eye(game.batch, game.dimension, dtype=DTYPE),
     "sphere": lambda game, generator: sphere(game.batch, game.dimension, generator=generator),
     "chain": _chain,
 }

@@ -17,8 +17,8 @@ from leakage.attacks.gradient_inversion import moments, recover, tensor_attack
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.metrics.reconstruction import match_error, match_inputs
 from leakage.precision import DTYPE
-from reproduced.runtime import stream
-from reproduced.studies.gradient_inversion.games import Game, play_round
+from reproduced.runtime import Run, move, stream
+from reproduced.studies.gradient_inversion.games import Game, attack_device, play_round
 
 
 class Pairs(NamedTuple):
@@ -39,29 +39,30 @@ class PairAnswers(NamedTuple):
 def draw_pairs(pixels: Float[Tensor, "n d"], classes: Int[Tensor, " n"], *, pairs: int, seed: int) -> Pairs:
     """Pairs of different images of unit length; their classes are drawn first."""
     found, draws = [], stream(seed, "image pairs")
-    known = classes.unique().to(pixels.device)
+    known = classes.unique()
     for number in range(pairs):
-        first, second = known[torch.randperm(len(known), generator=draws, device=pixels.device)[:2]].tolist()
-        pool = (classes == first).nonzero().flatten().to(pixels.device)
-        chosen = pool[torch.randperm(len(pool), generator=draws, device=pixels.device)[:2]]
+        first, second = known[torch.randperm(len(known), generator=draws)[:2]].tolist()
+        pool = (classes == first).nonzero().flatten()
+        chosen = pool[torch.randperm(len(pool), generator=draws)[:2]]
         if number % 2:
-            others = (classes == second).nonzero().flatten().to(pixels.device)
-            chosen[1] = others[torch.randperm(len(others), generator=draws, device=pixels.device)[0]]
+            others = (classes == second).nonzero().flatten()
+            chosen[1] = others[torch.randperm(len(others), generator=draws)[0]]
         found.append(normalize(pixels[chosen], dim=-1))
-    labels = torch.tensor([[1.0, 1.0], [1.0, -1.0]], dtype=DTYPE, device=pixels.device)
+    labels = torch.tensor([[1.0, 1.0], [1.0, -1.0]], dtype=DTYPE)
     return Pairs(torch.stack(found), labels.repeat(pairs, 1, 1).flatten(0, 1)[:pairs])
 
 
-def attack_pairs(pairs: Pairs, *, width: int, seed: int) -> PairAnswers:
+def attack_pairs(pairs: Pairs, *, width: int, run: Run) -> PairAnswers:
     r"""The answers to each pair, from a network with activation $x^2 + x^3$ and weights of its own."""
     images, errors, rows = {name: [] for name in PAIR_ATTACKS}, {name: [] for name in PAIR_ATTACKS}, []
     for index, (inputs, labels) in enumerate(zip(*pairs, strict=True)):
         game = Game(inputs.shape[1], width)
-        seen = play_round(game, inputs, labels, seed=seed, index=index).observation
+        seen = play_round(game, inputs, labels, seed=run.seed, index=index).observation
         assert seen.hidden is not None
         rows.append(seen.hidden[:2].clone())  # a view would keep the whole gradient
+        seen = move(seen, attack_device(game, run))
         for name, attack in PAIR_ATTACKS.items():
-            found = attack(seen, stream(seed, f"image pairs/{name}/{index}"))
+            found = attack(seen, run.stream(f"image pairs/{name}/{index}")).cpu()
             images[name].append(match_inputs(found, inputs))
             errors[name].append(match_error(found, inputs))
     return PairAnswers(

@@ -20,7 +20,7 @@ from leakage.attacks.gradient_inversion import moments, tensor_decomposition
 from leakage.attacks.gradient_inversion.moments import Moments
 from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.attacks.gradient_inversion.tensor_decomposition import Problem, powers
-from leakage.draws import gaussian
+from leakage.draws import gaussian, integers
 from leakage.metrics.reconstruction import match_error
 from leakage.precision import DTYPE
 from leakage.theory import hermite
@@ -62,7 +62,7 @@ def assemble(
 def one_sided_tensor(observation: Observation) -> Float[Tensor, "d d d"]:
     r"""$\sum_j G_j \otimes H_2(w_j)$, the $T_1$ of Appendix B, whose symmetric part is `HiddenMoments.tensor`."""
     found = moments.from_hidden(observation, centre=False)
-    identity = torch.eye(found.weights.shape[1], dtype=found.weights.dtype, device=found.weights.device)
+    identity = torch.eye(found.weights.shape[1], dtype=DTYPE)
     cubes = torch.einsum("mi,mj,mk->ijk", found.rows, found.weights, found.weights)
     return cubes - torch.tensordot(found.first, identity, dims=0)
 
@@ -77,10 +77,10 @@ class Deviations(NamedTuple):
     errors: Float[Tensor, "sources orders rounds"]  # norm of each draw's error
 
 
-def measure_deviations(game: Game, *, rounds: int, seed: int, device: torch.device | str = "cpu") -> Deviations:
+def measure_deviations(game: Game, *, rounds: int, seed: int) -> Deviations:
     """The deviations for one batch and `rounds` draws of weights."""
-    basis = torch.eye(game.dimension, dtype=DTYPE, device=device)
-    inputs = draw_round(game, seed=seed, device=device).inputs
+    basis = torch.eye(game.dimension, dtype=DTYPE)
+    inputs = draw_round(game, seed=seed).inputs
     # The batch's own seed was played with already.
     rows = [play_round(game, inputs, seed=seed + 1, index=index) for index in range(rounds)]
     entries = [math.comb(game.dimension + order - 1, order) for order in ORDERS]
@@ -94,7 +94,7 @@ def measure_deviations(game: Game, *, rounds: int, seed: int, device: torch.devi
             off = found - truths
             scores = (off.mean(0) / (off.std(0) / math.sqrt(rounds))).abs()
             different = torch.combinations(torch.arange(game.dimension), order, with_replacement=True)
-            places = (different * game.dimension ** torch.arange(order - 1, -1, -1)).sum(-1).to(scores.device)
+            places = (different * game.dimension ** torch.arange(order - 1, -1, -1)).sum(-1)
             values[row, column] = scores.max()
             biased[row, column] = (scores[places] > most).sum()
             sizes[row, column] = 1 + (off * truths).sum(-1) / truths.square().sum(-1)
@@ -109,16 +109,14 @@ class Remainders(NamedTuple):
     tensor: Float[Tensor, " rounds"]
 
 
-def measure_remainders(
-    game: Game, *, labels: Sequence[float], rounds: int, seed: int, device: torch.device | str = "cpu"
-) -> Remainders:
+def measure_remainders(game: Game, *, labels: Sequence[float], rounds: int, seed: int) -> Remainders:
     r"""$\lVert P - \E P \rVert$ in all coordinates and $\lVert T(V, V, V) - \E T(V, V, V) \rVert$ in the span.
 
     Each round draws inputs, of unit length, and weights.
 
     Source: Wang et al., Propositions 5.5 and 5.6; the tensor's norm is that of its flattening, b by b².
     """
-    everywhere = torch.eye(game.dimension, dtype=DTYPE, device=device)
+    everywhere = torch.eye(game.dimension, dtype=DTYPE)
     norms = []
     for index in range(rounds):
         inputs = INPUTS[game.inputs](game, stream(seed, f"remainders/{game.dimension}/{index}"))
@@ -150,10 +148,10 @@ def deflation(problem: Problem) -> Float[Tensor, "1 *b k k"]:
 
 
 def alternating_least_squares(problem: Problem) -> Float[Tensor, "starts *b k k"]:
-    """Alternating least squares of TensorLy on the CPU, which do not use the symmetry of the tensor."""
+    """Alternating least squares of TensorLy, which do not use the symmetry of the tensor."""
     flat, side, order = problem.slices, problem.side, problem.order
-    starts = torch.randint(2**31, (problem.starts,), generator=problem.generator, device=flat.device).tolist()
-    tensors = flat.reshape(-1, *[side] * order).cpu().numpy()
+    starts = integers(2**31, (problem.starts,), generator=problem.generator).tolist()
+    tensors = flat.reshape(-1, *[side] * order).numpy()
 
     def fit(tensor: np.ndarray, start: int) -> Tensor:
         found = parafac(
@@ -163,7 +161,7 @@ def alternating_least_squares(problem: Problem) -> Float[Tensor, "starts *b k k"
 
     found = [fit(tensor, start) for start in starts for tensor in tensors]
     vectors = torch.stack(found).reshape(problem.starts, *flat.shape[:-3], side, side)
-    return normalize(vectors.to(flat), dim=-1)
+    return normalize(vectors, dim=-1)
 
 
 def _apply(slices: Float[Tensor, "*b k k s"], vector: Float[Tensor, "*s k"], order: int) -> Float[Tensor, "*s k"]:
@@ -180,15 +178,15 @@ METHODS: Mapping[str, Callable[[Problem], Tensor]] = {
 
 
 def factor_errors(
-    *, batch: int, overlap: float, noise: float, rounds: int, seed: int, device: torch.device | str = "cpu"
+    *, batch: int, overlap: float, noise: float, rounds: int, seed: int
 ) -> dict[str, Float[Tensor, " rounds"]]:
     r"""The error of every method of decomposition on synthetic tensors of order 3, up to signs.
 
     Unit factors with a common inner product and weights 1 and -1 in turn, plus symmetric Gaussian noise of the given
     size relative to the tensor's. Errors are root mean squares over the factors of each tensor.
     """
-    gram = torch.full((batch, batch), overlap, dtype=DTYPE, device=device).fill_diagonal_(1.0)
-    weights = alternating_signs(batch, device)
+    gram = torch.full((batch, batch), overlap, dtype=DTYPE).fill_diagonal_(1.0)
+    weights = alternating_signs(batch)
     errors = {name: [] for name in METHODS}
     for index in range(rounds):
         draws = stream(seed, f"decompose/{batch}/{overlap}/{noise}/{index}")
