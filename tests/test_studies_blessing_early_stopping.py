@@ -8,7 +8,7 @@ import torch
 from leakage.data.tabular import LabelledData
 from leakage.metrics.scores import rates
 from leakage.trainers.ensembles import Recipe
-from reproduced.runtime import stream
+from reproduced.runtime import begin, stream
 from reproduced.studies.blessing import early_stopping
 
 
@@ -27,12 +27,12 @@ SETTINGS: dict[str, Any] = dict(
     models=8,
     recipe=Recipe(epochs=12, batch=50, learning_rate=0.01),
     epochs=(0, 4, 12),
-    seed=0,
+    run=begin(device="cpu"),
     fprs=(0.05,),
 )
 
 
-def run(width=32, **changes):
+def audit(width=32, **changes):
     drawn = draw_clustered_bits(500, features=60, classes=20, flip=0.25)
     data: dict[str, Any] = dict(features=drawn.features, labels=drawn.labels)
     return early_stopping.audit_width((width, 0), **(data | SETTINGS | changes))
@@ -40,7 +40,7 @@ def run(width=32, **changes):
 
 @pytest.fixture(scope="module")
 def found():
-    return run(kept=(0, 12))
+    return audit(kept=(0, 12))
 
 
 def test_what_leaks_before_training_is_nothing_and_after_it_much(found):
@@ -91,7 +91,7 @@ SMALL: dict[str, Any] = dict(
     epochs=(0, 2, 6),
     kept=(0, 2, 6),
     attacks=(),
-    seed=0,
+    run=begin(device="cpu"),
 )
 
 
@@ -134,7 +134,7 @@ def test_widths_share_pool_and_pairs_and_splits_do_not():
     torch.testing.assert_close(narrow.member, wide.member)
     assert bool((narrow.member != other.member).any())
     torch.testing.assert_close(small().kept.losses, wide.losses)
-    assert not torch.allclose(small(seed=1).kept.losses, wide.losses)
+    assert not torch.allclose(small(run=begin(seed=1, device="cpu")).kept.losses, wide.losses)
 
 
 def test_epochs_cut_into_parts_take_the_same_steps():

@@ -7,7 +7,7 @@ import torch
 
 from leakage.trainers import privacy_accounting
 from leakage.trainers.dp_sgd import PrivateRecipe
-from reproduced.runtime import stream
+from reproduced.runtime import begin, stream
 from reproduced.studies.blessing import private_training
 
 ERROR = torch.tensor([0.1, 0.2, 0.3, 0.2, 0.4])
@@ -70,7 +70,7 @@ def test_guarantees_are_those_of_the_accountant_for_each_setting():
         assert float(found.bound[place]) == pytest.approx(bound)
 
 
-def audited(*, informative, noise=(0.4, 4.0), seed=0):
+def audited(*, informative, noise=(0.4, 4.0)):
     """Networks on points with labels that follow the first features, or that are drawn by lot."""
     draws = stream(5, "audit")
     labels = torch.randint(2, (300,), generator=draws)
@@ -86,7 +86,7 @@ def audited(*, informative, noise=(0.4, 4.0), seed=0):
         noise=noise,
         learning_rates=(4.0,),
         recipe=PrivateRecipe(80, 30.0),
-        seed=seed,
+        run=begin(device="cpu"),
     )
 
 

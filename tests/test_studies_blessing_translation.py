@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from leakage.data import datasets
 from leakage.data.datasets import DataDamaged
 from leakage.trainers.ensembles import Recipe
+from reproduced.runtime import begin
 from reproduced.studies.blessing.transformers import PADDING
 from reproduced.studies.blessing.translation import (
     BEGIN,
@@ -45,7 +46,7 @@ def sentences(adverbs):
 
 TRAINING = sentences(("here", "there", "now"))
 LONG = SentencePairs(("A dog runs and runs and runs.",), ("Ein Hund läuft und läuft.",))
-SMALL: dict[str, Any] = {"pool": 12, "longest": 5, "least": 1, "layers": 1, "heads": 2, "models": 4, "seed": 0}
+SMALL: dict[str, Any] = dict(pool=12, longest=5, least=1, layers=1, heads=2, models=4, run=begin(device="cpu"))
 
 
 def record(point=(8, 0), **changes):

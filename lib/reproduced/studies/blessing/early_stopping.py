@@ -22,7 +22,7 @@ from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.trainers import ensembles
 from leakage.trainers.ensembles import Ensemble, Examples, MlpEnsemble, Recipe
-from reproduced.runtime import stream
+from reproduced.runtime import Run, move
 from reproduced.statistics import rank_correlation
 
 LOSS_ATTACKS: Mapping[str, str] = {
@@ -118,11 +118,11 @@ class WidthAudit(NamedTuple):
 
 
 def draw_halves(
-    features: Float[Tensor, "n d"], labels: Int[Tensor, " n"], *, pool: int, models: int, split: int, seed: int
+    features: Float[Tensor, "n d"], labels: Int[Tensor, " n"], *, pool: int, models: int, split: int, run: Run
 ) -> Halves:
     """A random pool of `pool` points and complementary pairs of `models` models on it; the other points validate."""
-    draws = stream(seed, f"pool/{split}")
-    order = torch.rand(len(labels), dtype=torch.float32, generator=draws, device=features.device).argsort()
+    draws = run.stream(f"pool/{split}")
+    order = torch.rand(len(labels), dtype=torch.float32, generator=draws).argsort()
     everything = Examples((features,), labels)
     pairs = complementary_pairs(pool, models, generator=draws)
     return Halves(everything[order[:pool]], everything[order[pool:]], pairs)
@@ -172,8 +172,7 @@ def record_training(
         observed_epochs=[round(parts * epoch) for epoch in epochs],
     )
     recorded = NetworkLosses(*(torch.stack(each) for each in zip(*found, strict=True)))
-    when = torch.tensor(passed, device=recorded.losses.device) / parts
-    return Trajectory(recorded, pairs.member, pairs.partner, when)
+    return Trajectory(recorded, pairs.member, pairs.partner, torch.tensor(passed) / parts)
 
 
 def audit_losses(
@@ -204,21 +203,23 @@ def audit_width(
     recipe: Recipe,
     epochs: Sequence[float],
     parts: int = 1,
-    seed: int,
+    run: Run,
     attacks: Sequence[str] = tuple(LOSS_ATTACKS),
     fprs: Sequence[float] = FPRS,
     kept: Sequence[int] = (),
 ) -> WidthAudit:
     """Train the networks of one (width, split) and attack them at all `epochs`; keep their losses at those `kept`."""
     width, split = width_and_split
-    own = draw_halves(features, labels, pool=pool, models=models, split=split, seed=seed)
-    draws = stream(seed, f"networks/{split}/{width}")
+    own = draw_halves(features, labels, pool=pool, models=models, split=split, run=run)
+    draws = run.stream(f"networks/{split}/{width}")
     networks = MlpEnsemble.from_mlp(own.initial(width, generator=draws))
+    device = run.device_for("networks", recipe.batch * sum(part.numel() for part in networks.parameters))
+    own, networks = move((own, networks), device)
     (losses, error, validation_loss), member, partner, when = record_training(
         networks, own.pool, own.validation, recipe, pairs=own.pairs, epochs=epochs, parts=parts, generator=draws
     )
     some = losses[[when.tolist().index(epoch) for epoch in kept]]
-    return WidthAudit(
+    audit = WidthAudit(
         when,
         error,
         validation_loss,
@@ -226,6 +227,7 @@ def audit_width(
         audit_losses(losses, member, partner, attacks=attacks, fprs=fprs),
         EpochLosses(some, global_thresholds(some, member, partner), member) if kept else None,
     )
+    return move(audit, "cpu")
 
 
 def log_loss_gap(kept: EpochLosses) -> Float64[Tensor, "*s kept models"]:

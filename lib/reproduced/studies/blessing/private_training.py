@@ -18,7 +18,7 @@ from leakage.metrics.estimates import Estimate, mean_of_groups
 from leakage.trainers import dp_sgd, privacy_accounting
 from leakage.trainers.dp_sgd import PrivateRecipe
 from leakage.trainers.ensembles import MlpEnsemble
-from reproduced.runtime import stream
+from reproduced.runtime import Run, move
 from reproduced.studies.blessing.early_stopping import Rates, audit_losses, draw_halves, measure_losses
 
 
@@ -49,7 +49,7 @@ def audit_private_training(
     noise: Sequence[float],
     learning_rates: Sequence[float],
     recipe: PrivateRecipe,
-    seed: int,
+    run: Run,
 ) -> PrivateAudit:
     r"""Train the networks of one (width, split) by DP-SGD under every setting and attack them.
 
@@ -57,29 +57,33 @@ def audit_private_training(
     model share its initial weights, batches and noise, and all widths the same pool and pairs.
     """
     width, split = width_and_split
-    own = draw_halves(features, labels, pool=pool, models=models, split=split, seed=seed)
+    own = draw_halves(features, labels, pool=pool, models=models, split=split, run=run)
     settings = list(itertools.product(learning_rates, noise))
     rate, spread = features.new_tensor(settings).reshape(-1, 2).unbind(-1)
-    draws = stream(seed, f"private networks/{split}/{width}")
+    draws = run.stream(f"private networks/{split}/{width}")
+    networks = dp_sgd.repeat_for_settings(own.initial(width, generator=draws), len(settings))
+    device = run.device_for("private networks", recipe.batch * sum(part.numel() for part in networks.weights))
+    own, networks = move((own, networks), device)
     trained = dp_sgd.train(
-        dp_sgd.repeat_for_settings(own.initial(width, generator=draws), len(settings)),
+        networks,
         own.pool,
         own.pairs.rows,
         recipe,
-        noise=spread,
-        learning_rate=rate,
+        noise=spread.to(device),
+        learning_rate=rate.to(device),
         generator=draws,
     )
-    networks = (MlpEnsemble.from_mlp(trained[:, setting]) for setting in range(len(settings)))
-    seen = [measure_losses(each, own.pool, own.validation) for each in networks]
+    of_settings = (MlpEnsemble.from_mlp(trained[:, setting]) for setting in range(len(settings)))
+    seen = [measure_losses(each, own.pool, own.validation) for each in of_settings]
     losses = torch.stack([one.losses for one in seen])
-    return PrivateAudit(
+    audit = PrivateAudit(
         spread,
         rate,
         torch.stack([one.error for one in seen]),
         audit_losses(losses, own.pairs.member, own.pairs.partner, attacks=("global",), fprs=()),
         guarantees(spread, recipe=recipe, rows=pool // 2),
     )
+    return move(audit, "cpu")
 
 
 def guarantees(noise: Float[Tensor, " settings"], *, recipe: PrivateRecipe, rows: int) -> Guarantees:
@@ -97,7 +101,7 @@ def guarantees(noise: Float[Tensor, " settings"], *, recipe: PrivateRecipe, rows
         )
         for sigma in each.tolist()
     ]
-    return Guarantees(*torch.tensor(spent, dtype=torch.float64, device=noise.device)[place].unbind(-1))
+    return Guarantees(*torch.tensor(spent, dtype=torch.float64)[place].unbind(-1))
 
 
 def pareto_front(

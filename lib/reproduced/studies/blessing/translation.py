@@ -19,7 +19,7 @@ from leakage.data.datasets import format_error, read_payload, split_lines
 from leakage.data.membership_splits import complementary_pairs
 from leakage.models.initialisation import initial
 from leakage.trainers.ensembles import Examples, Recipe
-from reproduced.runtime import stream
+from reproduced.runtime import Run, move
 from reproduced.studies.blessing.early_stopping import Trajectory, record_training
 from reproduced.studies.blessing.transformers import PADDING, Transformer, TransformerEnsemble
 
@@ -75,8 +75,7 @@ def train_translators(
     models: int,
     recipe: Recipe,
     epochs: Sequence[int],
-    seed: int,
-    device: torch.device | str = "cpu",
+    run: Run,
 ) -> Trajectory:
     r"""Train `models` Transformers on halves of a pool of sentence pairs and record losses and errors.
 
@@ -88,20 +87,24 @@ def train_translators(
     most `longest` words in both languages; words that occur in them less than `least` times are unknown.
     """
     width, split = width_and_split
-    draws = stream(seed, f"translation pool/{split}")  # on the CPU, where the sentences are
+    draws = run.stream(f"translation pool/{split}")
     candidates, others = (select_short(pairs, longest=longest) for pairs in (training, validation))
     members = _select(candidates, torch.randperm(len(candidates), generator=draws)[:pool].tolist())
     english, german = (build_vocabulary(sentences, least=least) for sentences in (members.en, members.de))
     module = Transformer(
         width, source_words=_FIRST + len(english), target_words=_FIRST + len(german), layers=layers, heads=heads
     )
-    pairs = complementary_pairs(pool, models, generator=stream(seed, f"translation pairs/{split}"))
-    draws = stream(seed, f"translation networks/{split}/{width}")
-    own, fresh = (
-        encode_pairs(sentences, english, german, longest=longest, device=device) for sentences in (members, others)
-    )
-    networks = TransformerEnsemble(module, initial(module, models, generator=draws))
-    return record_training(networks, own, fresh, recipe, pairs=pairs, epochs=epochs, generator=draws)
+    pairs = complementary_pairs(pool, models, generator=run.stream(f"translation pairs/{split}"))
+    draws = run.stream(f"translation networks/{split}/{width}")
+    own, fresh = (encode_pairs(sentences, english, german, longest=longest) for sentences in (members, others))
+    stack = initial(module, models, generator=draws)
+    # Every word of a sentence meets the weights, as a point does those of a classifier.
+    weights = sum(part.numel() for part in stack.parameters.values())
+    device = run.device_for("networks", recipe.batch * longest * weights)
+    own, fresh, pairs, stack = move((own, fresh, pairs, stack), device)
+    networks = TransformerEnsemble(module, stack)
+    trained = record_training(networks, own, fresh, recipe, pairs=pairs, epochs=epochs, generator=draws)
+    return move(trained, "cpu")
 
 
 def select_short(pairs: SentencePairs, *, longest: int) -> SentencePairs:
@@ -123,16 +126,11 @@ def build_vocabulary(sentences: Iterable[str], *, least: int = 1) -> dict[str, i
 
 
 def encode_pairs(
-    pairs: SentencePairs,
-    english: Mapping[str, int],
-    german: Mapping[str, int],
-    *,
-    longest: int,
-    device: torch.device | str = "cpu",
+    pairs: SentencePairs, english: Mapping[str, int], german: Mapping[str, int], *, longest: int
 ) -> Examples:
     """Examples for a translator: the inputs are the source and the target so far, the answer is the next word."""
-    source = encode(pairs.en, english, longest=longest).to(device)
-    target = encode(pairs.de, german, longest=longest, framed=True).to(device)
+    source = encode(pairs.en, english, longest=longest)
+    target = encode(pairs.de, german, longest=longest, framed=True)
     return Examples((source, target[:, :-1]), target[:, 1:])
 
 
