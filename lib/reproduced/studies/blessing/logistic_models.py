@@ -18,14 +18,14 @@ from scipy import stats
 from torch import Tensor
 
 from leakage.data.gaussians import bartlett_factor
-from leakage.draws import gaussian
+from leakage.draws import gaussian, uniform
 from leakage.metrics.estimates import Estimate
 from leakage.theory.logistic.limit import Solution
 from leakage.theory.logistic.output_law import OutputLaw
 from leakage.theory.logistic.proximal_operator import curvature, inverse_prox, loss
 from leakage.trainers.logistic_regression import Fit, fit, leave_one_out, predict_with_point, train_with_point
 
-_BATCH = {"cpu": 2**18, "cuda": 2**26}  # numbers in the Gram matrices trained at once: the cache, or the GPU's appetite
+_BATCH = 2**18  # numbers in the Gram matrices trained at once: they stay in the cache
 
 
 @dataclass(frozen=True)
@@ -262,13 +262,13 @@ def simulate(
     Given a model, $(Z, x^\top b)$ of a fresh point is Gaussian and $x^\top b = \alpha Z + \sigma \cdot N(0, 1)$: each
     of a model's `fresh` test points needs two random numbers; γ is averaged over $x_0$ in closed form.
     """
-    limits = torch.tensor(list(thresholds), dtype=torch.float64, device=generator.device)
+    limits = torch.tensor(list(thresholds), dtype=torch.float64)
     parts = []
     for data, model in _train_batches(ensemble, trials, penalty, generator, None):
         alpha, sigma = _overlaps(ensemble, data, model)
         teacher = ensemble.kappa * gaussian((len(alpha), fresh), generator=generator)
         outputs = alpha[:, None] * teacher + sigma[:, None] * gaussian((len(alpha), fresh), generator=generator)
-        draws = torch.rand(teacher.shape, dtype=torch.float32, generator=generator, device=teacher.device)
+        draws = uniform(teacher.shape, generator=generator, dtype=torch.float32)
         labels = (draws < torch.sigmoid(teacher)).to(teacher.dtype)
         losses, unseen = loss(model.logits, data.labels), loss(outputs, labels)
         parts.append(
@@ -292,7 +292,7 @@ def simulate_leave_one_out(
     """One trained model's outputs at its training points, and the outputs of the models without each of them."""
     data, model = next(_train_batches(ensemble, 1, penalty, generator, None))
     found, gram = leave_one_out(model), model.gram
-    kept = ~torch.eye(ensemble.n, dtype=torch.bool, device=gram.device)[:refits]
+    kept = ~torch.eye(ensemble.n, dtype=torch.bool)[:refits]
     index = kept.nonzero()[:, 1].reshape(refits, ensemble.n - 1)
     # Rows and columns of the Gram matrix without the point, one model for each.
     smaller = gram[0][index[:, :, None], index[:, None, :]]
@@ -355,7 +355,7 @@ def coefficient_distances(
     a, b = phi + penalty * s, phi + penalty * s * (phi - 1) / eta
     noise = s * solution.r_squared.sqrt() / ensemble.delta**0.5
     spread = {"head": noise * phi**0.5 / a, "tail": noise * (phi * (phi - 1) / eta) ** 0.5 / b}
-    scale = torch.full((ensemble.p,), ensemble.weak**0.5, dtype=s.dtype, device=s.device)
+    scale = torch.full((ensemble.p,), ensemble.weak**0.5, dtype=s.dtype)
     scale[: ensemble.d] = ensemble.strong**0.5
     found: dict[str, list[Tensor]] = {"head": [], "tail": []}
     for _ in range(trials):
@@ -397,7 +397,7 @@ def law_distances(found: PointOutputs, points: Points, law: OutputLaw, *, level:
 def _normal_distance(values: Float[Tensor, " n"], *, laws: int, level: float) -> Estimate:
     """The distance of `values` from the standard normal law; the intervals of so many `laws` cover together."""
     reach = math.sqrt(math.log(2 * laws / (1 - level)) / (2 * len(values)))
-    gap = float(stats.kstest(values.cpu().numpy(), "norm").statistic)
+    gap = float(stats.kstest(values.numpy(), "norm").statistic)
     return Estimate(gap, max(0.0, gap - reach), min(1.0, gap + reach), n=len(values), level=level)
 
 
@@ -409,15 +409,14 @@ def _draw_rows(n: int, columns: int, explicit: int, trials: int, generator: torc
 
 
 def _draw_labels(teacher: Tensor, generator: torch.Generator) -> Tensor:
-    draws = torch.rand(teacher.shape, generator=generator, dtype=teacher.dtype, device=teacher.device)
-    return (draws < torch.sigmoid(teacher)).to(teacher.dtype)
+    return (uniform(teacher.shape, generator=generator) < torch.sigmoid(teacher)).to(teacher.dtype)
 
 
 def _train_batches(
     ensemble: Bilevel, trials: int, penalty: float, generator: torch.Generator, points: Points | None
 ) -> Iterator[tuple[TrainingSets, Fit]]:
     """Training sets and models, a batch of bounded memory at a time."""
-    per_batch = max(1, _BATCH.get(generator.device.type, _BATCH["cpu"]) // ensemble.n**2)
+    per_batch = max(1, _BATCH // ensemble.n**2)
     for begin in range(0, trials, per_batch):
         data = draw_training_sets(ensemble, min(per_batch, trials - begin), generator=generator, points=points)
         yield data, _require_convergence(fit(data.gram(), data.labels, ridge=ensemble.ridge(penalty)))

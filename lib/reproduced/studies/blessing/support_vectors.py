@@ -19,12 +19,12 @@ from torch import Tensor
 
 from leakage.data.gaussians import sphere
 from leakage.data.tabular import load_digits
-from leakage.draws import gaussian
+from leakage.draws import gaussian, uniform
 from leakage.metrics.roc import calibrate_threshold
 from leakage.trainers.svm import Machine, hard_margin, soft_margin
 from reproduced.statistics import histogram_null_bias, histograms
 
-_BATCH = {"cpu": 2**22, "cuda": 2**27}  # features drawn at once
+_BATCH = 2**22  # features drawn at once
 
 
 class LabelledSets(NamedTuple):
@@ -67,7 +67,7 @@ class FeatureModel:
             directions = sphere(trials * width, len(self.point), generator=generator).reshape(trials, width, -1)
             every = self.activation(every @ directions.mT)
         train, unseen, point = every.split([rows, fresh, 1], dim=1)
-        flips = _uniform((trials, rows), generator) < self.noise
+        flips = uniform((trials, rows), generator=generator, dtype=torch.float32) < self.noise
         given = torch.where(flips, -labels[:, :rows], labels[:, :rows])
         return LabelledSets(train, given, unseen, labels[:, rows:], point.squeeze(1))
 
@@ -123,7 +123,7 @@ def separable_gaussians(generator: torch.Generator, *, informative: int = 100) -
     """
 
     def draw(trials: int, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        labels = _sign(_uniform((trials, count), generator) < 0.5)
+        labels = _sign(uniform((trials, count), generator=generator, dtype=torch.float32) < 0.5)
         features = gaussian((trials, count, 1000), generator=generator)
         features[..., :informative] += labels.unsqueeze(-1)
         return features, labels
@@ -141,8 +141,7 @@ def random_relu(generator: torch.Generator) -> FeatureModel:
     beta = 4.0 * sphere(1, 200, generator=generator).squeeze(0)
 
     def draw_labels(latent: Tensor, generator: torch.Generator) -> Tensor:
-        draws = torch.rand(latent.shape[:-1], generator=generator, device=latent.device, dtype=latent.dtype)
-        return _sign(draws < torch.sigmoid(latent @ beta))
+        return _sign(uniform(latent.shape[:-1], generator=generator) < torch.sigmoid(latent @ beta))
 
     def draw(trials: int, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         latent = gaussian((trials, count, 200), generator=generator)
@@ -159,15 +158,14 @@ def digit_pixels(generator: torch.Generator) -> FeatureModel:
     point is the first zero, as the paper's is the first aeroplane. `rows` and `fresh` must sum to an even number.
     """
     every = load_digits()
-    pixels = every.features.to(generator.device)
-    zeros, ones = (pixels[(every.labels == digit).to(pixels.device)] for digit in (0, 1))
+    zeros, ones = (every.features[every.labels == digit] for digit in (0, 1))
 
     def draw(trials: int, images: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         half, picked = images // 2, []
         for digit in (zeros[1:], ones):
-            order = _uniform((trials, len(digit)), generator).argsort(-1)
+            order = uniform((trials, len(digit)), generator=generator, dtype=torch.float32).argsort(-1)
             picked.append(digit[order[:, :half]])
-        labels = torch.ones(trials, half, 2, dtype=pixels.dtype, device=pixels.device)
+        labels = torch.ones(trials, half, 2, dtype=zeros.dtype)
         labels[..., 0] = -1
         # The digits alternate, so any even number of leading rows holds as many of each.
         return torch.stack(picked, dim=2).flatten(1, 2), labels.flatten(1)
@@ -213,7 +211,7 @@ def measure_privacy(
         torch.stack([split_gains(member=of, outsider=other) for of, other in zip(inside, outside, strict=True)]),
         found.errors,
         torch.stack([split_gains(member=row[:half], outsider=row[half : 2 * half]) for row in outside]),
-        *torch.tensor(biased, dtype=torch.float64, device=inside.device).mT,
+        *torch.tensor(biased, dtype=torch.float64).mT,
     )
 
 
@@ -230,7 +228,7 @@ def train_machines(
 
     `fresh` points of the same law test each machine.
     """
-    batch = max(1, _BATCH.get(generator.device.type, _BATCH["cpu"]) // ((rows + fresh) * widths[-1]))
+    batch = max(1, _BATCH // ((rows + fresh) * widths[-1]))
     parts = []
     for begin in range(0, trials, batch):
         count = min(batch, trials - begin)
@@ -287,10 +285,6 @@ def _histogram_advantage(*, member: Tensor, outsider: Tensor, bin_width: float) 
     mean = (both.member + both.outsider) / 2
     bias = histogram_null_bias(mean, samples=2 / (1 / len(member) + 1 / len(outsider)))
     return float((both.member - both.outsider).clamp(min=0).sum()), float(bias)
-
-
-def _uniform(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    return torch.rand(shape, dtype=torch.float32, generator=generator, device=generator.device)
 
 
 def _sign(positive: Bool[Tensor, "*b"]) -> Float[Tensor, "*b"]:

@@ -92,7 +92,7 @@ def check_single_crossing(
     Not in the paper, which attacks with the likelihood ratio. A few points at a time bound the memory of
     grids.
     """
-    sided = label_sign(label).to(law.alpha) * teacher
+    sided = label_sign(label).to(law.alpha.dtype) * teacher
     whole = torch.broadcast_tensors(law.alpha, law.sigma, law.gamma, law.kappa, sided)
     flat = [each.reshape(-1) for each in whole]
     found = []
@@ -116,7 +116,7 @@ def output_grid(
 ) -> Float[Tensor, "*b grid"]:
     """Ascending outputs that are dense where either law has mass: a grid of equal steps for each law, merged."""
     mean = law.alpha * teacher
-    steps = torch.linspace(-_TAIL, _TAIL, nodes, dtype=mean.dtype, device=mean.device)
+    steps = torch.linspace(-_TAIL, _TAIL, nodes, dtype=mean.dtype)
     fresh = mean[..., None] + law.sigma[..., None] * steps
     seen = prox(fresh, law.gamma[..., None], label[..., None])
     return torch.cat(torch.broadcast_tensors(fresh, seen), dim=-1).sort(dim=-1).values
@@ -151,7 +151,7 @@ def _integral_residuals(
 def _normal_rule(scale: Tensor) -> tuple[Tensor, Tensor]:
     """Equally spaced nodes of N(0, 1), close enough for functions that vary on the scale of 1 in `scale` times it."""
     count = max(_LEAST, math.ceil(2 * _END * float(scale) / _STEP) + 1)
-    z = torch.linspace(-_END, _END, count, dtype=scale.dtype, device=scale.device)
+    z = torch.linspace(-_END, _END, count, dtype=scale.dtype)
     weights = torch.exp(-z.square() / 2)
     return z, weights / weights.sum()
 

@@ -71,9 +71,9 @@ def trade_off(
     The least error is refined by parabolas in $\log \lambda\delta$. Source: Tan et al. (2023), Figures 3 to 5, whose
     axis is $1/(\lambda\delta)$.
     """
-    ends = torch.tensor([strongest, weakest], dtype=DTYPE, device=phi.device).log10()
+    ends = torch.tensor([strongest, weakest], dtype=DTYPE).log10()
     count = max(3, round(float(ends[0] - ends[1]) * per_decade) + 1)
-    x = torch.lerp(ends[0], ends[1], torch.linspace(0, 1, count, dtype=DTYPE, device=phi.device))
+    x = torch.lerp(ends[0], ends[1], torch.linspace(0, 1, count, dtype=DTYPE))
     error, advantage = _evaluate(phi, x.expand(len(phi), -1), settings)
     return Curves(
         phi,
@@ -106,7 +106,7 @@ def extrapolate_width(phi: Float[Tensor, " phis"], values: Float[Tensor, " phis"
     found = []
     for degree in (2, 3):
         place = torch.linspace((len(phi) - 1) / 2, len(phi) - 1, degree + 1).round().long()
-        powers = torch.arange(degree + 1, dtype=DTYPE, device=phi.device)
+        powers = torch.arange(degree + 1, dtype=DTYPE)
         table = (1 / phi[place].to(DTYPE).log())[:, None] ** powers
         found.append(float(torch.linalg.solve(table, values[place].to(DTYPE))[0]))
     return found[1], abs(found[1] - found[0])
@@ -117,7 +117,7 @@ def _find_best(phi: Tensor, x: Tensor, error: Tensor, settings: CurveSettings) -
     index = error.argmin(-1)
     attained = (index > 0) & (index < len(x) - 1)
     middle, step = x[index.clamp(1, len(x) - 2)], (x[0] - x[1]).abs()
-    offsets = torch.tensor([-1.0, 0.0, 1.0], dtype=DTYPE, device=phi.device)
+    offsets = torch.tensor([-1.0, 0.0, 1.0], dtype=DTYPE)
     for _ in range(_ROUNDS):
         low, here, high = generalisation_error(
             solve(_setting(phi, 10 ** (middle[:, None] + step * offsets), settings)).law
