@@ -15,7 +15,7 @@ from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.trainers.ensembles import Recipe
 from planted import RANDOM_LABELS, half_space, one_layer, points
-from reproduced.runtime import stream
+from reproduced.runtime import Run, stream
 from reproduced.studies.polytopes import boundary_attacks, data_planes, shadow_attacks, signals
 from reproduced.studies.polytopes.boundary_attacks import WalkSettings, walk_to_boundary
 from reproduced.studies.polytopes.shadow_attacks import AttackedNetwork, RaySettings, TargetAndShadow, Task
@@ -27,7 +27,7 @@ def noise_task(*, epochs: int = 40, size: int = 120) -> Task:
     return Task(RANDOM_LABELS, size=size, hidden=(24,), recipe=Recipe(epochs=epochs, batch=20, learning_rate=5e-3))
 
 
-MEMORISED = noise_task()
+MEMORISED, RUN = noise_task(), Run("smoke", 0, torch.device("cpu"))
 
 
 # ── shadow models ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -38,7 +38,7 @@ RAYS = RaySettings(rays=2, boundaries=3, cells=4, until=20.0)
 
 
 def test_each_network_fits_its_members_and_not_the_outsiders():
-    pair = shadow_attacks.train_pair(MEMORISED, split=0, seed=0)
+    pair = shadow_attacks.train_pair(MEMORISED, split=0, run=RUN)
     for side in pair:
         assert side.fit.train > 0.99
         # Labels by lot of four classes: a quarter, and five standard errors of 120 points.
@@ -51,7 +51,7 @@ def test_each_network_fits_its_members_and_not_the_outsiders():
 
 
 def test_what_memorises_is_found_out_by_posteriors():
-    found = shadow_attacks.attack_split(0, task=MEMORISED, rays=RAYS, settings=QUICK)
+    found = shadow_attacks.attack_split(0, task=MEMORISED, run=RUN, rays=RAYS, settings=QUICK)
     assert found.fit.train > 0.99
     gap = (found.fit.train - found.fit.test) / 2
     assert float(found.scores["threshold: correct"].accuracy) == pytest.approx(0.5 + gap, abs=1e-12)
@@ -64,7 +64,7 @@ def test_what_memorises_is_found_out_by_posteriors():
 
 def test_what_has_learned_nothing_is_not_found_out_by_posteriors():
     task = noise_task(epochs=0)
-    found = shadow_attacks.attack_split(0, task=task, rays=RAYS, settings=QUICK, models=("GBDT",))
+    found = shadow_attacks.attack_split(0, task=task, run=RUN, rays=RAYS, settings=QUICK, models=("GBDT",))
     error = math.sqrt(241 / (12 * 120 * 120))  # Mann-Whitney, no ties
     for name, row in found.scores.items():
         # Seventeen areas: one in a hundred sets of them passes four standard errors.
@@ -122,7 +122,7 @@ def test_losses_are_what_they_are_called():
 
 
 def test_what_memorises_is_found_out_by_distances():
-    found = boundary_attacks.attack_by_walks(0, task=MEMORISED, points=100)
+    found = boundary_attacks.attack_by_walks(0, task=MEMORISED, run=RUN, points=100)
     for name in ("confidence + label", "DeepFool + label", "loss"):
         assert float(found[name].auc) > 0.8
         assert float(found[name].accuracy_shadow_threshold) <= float(found[name].accuracy_target_threshold) + 1e-12
@@ -132,21 +132,21 @@ def test_what_memorises_is_found_out_by_distances():
 
 def test_what_memorises_is_found_out_by_labels():
     found = boundary_attacks.attack_by_labels(
-        0, task=MEMORISED, points=60, jumps=HopSkipJumpSettings(iterations=2, directions=40), copies=50
+        0, task=MEMORISED, run=RUN, points=60, jumps=HopSkipJumpSettings(iterations=2, directions=40), copies=50
     )
     for name in ("HopSkipJump + label", "noise"):
         assert float(found[name].auc) >= float(found["gap"].auc) > 0.7
 
 
 def test_what_has_learned_nothing_is_not_found_out_by_distances():
-    found = boundary_attacks.attack_by_walks(0, task=noise_task(epochs=0), points=120)
+    found = boundary_attacks.attack_by_walks(0, task=noise_task(epochs=0), run=RUN, points=120)
     error = math.sqrt(241 / (12 * 120 * 120))  # Mann-Whitney, no ties
     for name, row in found.items():
         assert abs(float(row.auc) - 0.5) < 4 * error, name
 
 
 def test_as_printed_the_walk_changes_its_label_once():
-    found = boundary_attacks.compare_variants(0, task=MEMORISED, points=60, widths=(1.0,))
+    found = boundary_attacks.compare_variants(0, task=MEMORISED, run=RUN, points=60, widths=(1.0,))
     printed, start, exact = found.values()
     assert float(printed.once) >= 0.95
     assert float(start.more) >= 0.8
@@ -169,7 +169,9 @@ def test_what_was_not_reached_ranks_first_and_is_counted():
 
 
 def test_a_network_that_memorised_is_found_out():
-    found = signals.attack_by_signals(0, task=noise_task(epochs=40, size=80), models=8, targets=3, rates=(0.01,))
+    found = signals.attack_by_signals(
+        0, task=noise_task(epochs=40, size=80), run=RUN, models=8, targets=3, rates=(0.01,)
+    )
     assert list(found) == [
         *(f"{kind}: {name}" for kind in ("raw", "calibrated") for name in signals.STANDALONE_SIGNALS),
         *(f"combined: {name}" for name in signals.COMBINERS),
@@ -180,7 +182,7 @@ def test_a_network_that_memorised_is_found_out():
 
 
 def test_a_network_that_has_learned_nothing_is_not():
-    found = signals.attack_by_signals(0, task=noise_task(epochs=0, size=80), models=8, rates=(0.01,))
+    found = signals.attack_by_signals(0, task=noise_task(epochs=0, size=80), run=RUN, models=8, rates=(0.01,))
     error = math.sqrt(481 / (12 * 80 * 400)) / math.sqrt(8)
     for name in ("raw: margin", "calibrated: margin", "calibrated: cell distance", "combined: answer and kinks"):
         # Models share points, so that their areas are not independent: twice the usual room.
@@ -270,7 +272,7 @@ def test_triples_share_their_classes_and_differ_in_membership():
 
 
 def test_members_are_among_more_seams_and_a_network_that_saw_neither_knows_nothing():
-    found = data_planes.measure_planes(0, task=MEMORISED, planes=25, seed=0, radii=(0.5, 1.0))
+    found = data_planes.measure_planes(0, task=MEMORISED, planes=25, run=RUN, radii=(0.5, 1.0))
     assert found.member.lengths.shape == (25, 2)
     gain = found.member.lengths - found.outsider.lengths
     chance = found.null_member.lengths - found.null_outsider.lengths

@@ -6,7 +6,7 @@ import torch
 from leakage.geometry.decision_boundary import decision_boundary
 from leakage.geometry.subdivision import subdivide
 from leakage.trainers.ensembles import Recipe
-from reproduced.runtime import stream
+from reproduced.runtime import Run, stream
 from reproduced.studies.polytopes import clusters_2d
 from reproduced.studies.polytopes.clusters_2d import ClusterTask, Layout, MeasurementPlan
 from reproduced.studies.polytopes.windows import unit_square
@@ -49,13 +49,14 @@ def test_walls_are_orthogonal_to_axes():
 
 # ── the networks ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
+RUN = Run("smoke", 0, torch.device("cpu"))
 EASY = ClusterTask(
     Layout(pairs=1, points=40, radius=0.1, gap=0.2), (10, 10), Recipe(epochs=30, batch=20, learning_rate=5e-3)
 )
 
 
 def test_a_network_learns_its_own_data():
-    found = clusters_2d.train_networks(EASY, models=2, seed=0)
+    found = clusters_2d.train_networks(EASY, models=2, run=RUN)
     assert found.fitted.all()
     assert sorted(found.snapshots) == list(range(31))
     for model, data in enumerate(found.data):
@@ -73,11 +74,11 @@ PLAN = MeasurementPlan(epochs=tuple(range(7)), early=(0, 3), late=(5, 7), side=4
 
 @pytest.fixture(scope="module")
 def measured():
-    return clusters_2d.measure_group(0, models=3, seed=0, task=TASK, plan=PLAN)
+    return clusters_2d.measure_group(0, models=3, run=RUN, task=TASK, plan=PLAN)
 
 
 def test_the_networks_are_those_of_the_trainer(measured):
-    targets = clusters_2d.train_networks(TASK, models=3, seed=0)
+    targets = clusters_2d.train_networks(TASK, models=3, run=RUN)
     torch.testing.assert_close(measured.fitted, targets.fitted)
     assert measured.epochs.tolist() == [*range(7), 40]
     cells = subdivide(targets.network(1, epoch=40), unit_square())

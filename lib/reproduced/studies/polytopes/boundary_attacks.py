@@ -22,7 +22,7 @@ from leakage.geometry.rays import segment_label_change
 from leakage.metrics.roc import calibrate_threshold
 from leakage.metrics.scores import Scores
 from leakage.models.mlp import Mlp
-from reproduced.runtime import stream
+from reproduced.runtime import Run
 from reproduced.studies.polytopes.shadow_attacks import (
     AttackedNetwork,
     TargetAndShadow,
@@ -145,7 +145,7 @@ def _walk_exactly(network: Mlp, points: Tensor, settings: WalkSettings) -> WalkE
     """
     objective = _start_confidence if settings.loss == "confidence" else LOSSES[settings.loss]
     start = network(points).argmax(-1)
-    place, moving, taken = points, torch.arange(len(points), device=points.device), []
+    place, moving, taken = points, torch.arange(len(points)), []
     for _ in range(settings.iterations):
         after = place + settings.width * _direction(network, place, start[moving], objective)
         taken.append((moving, place, after))
@@ -196,7 +196,7 @@ def attack_by_walks(
     split: int,
     *,
     task: Task,
-    seed: int = 0,
+    run: Run,
     points: int = 300,
     losses: Sequence[str] = tuple(LOSSES),
     width: float = 0.25,
@@ -208,7 +208,7 @@ def attack_by_walks(
     true label's margin) and `gap` (whether the prediction is right). `points` counts members, and as many outsiders,
     of the target and of the shadow; `width` is the length of a step, in units of the input.
     """
-    pair = TargetAndShadow(*(side.take(points) for side in train_pair(task, split=split, seed=seed)))
+    pair = TargetAndShadow(*(side.take(points) for side in train_pair(task, split=split, run=run)))
     found: dict[str, DistanceResult] = {}
     for loss in losses:
         settings = WalkSettings(loss=loss, width=width, iterations=iterations)
@@ -222,7 +222,7 @@ def attack_by_labels(
     split: int,
     *,
     task: Task,
-    seed: int = 0,
+    run: Run,
     points: int = 100,
     jumps: HopSkipJumpSettings | None = None,
     noise: str = "flip",
@@ -233,9 +233,9 @@ def attack_by_labels(
 
     HopSkipJump starts from the other side's points: for the target, those of the shadow, which the attacker knows.
     """
-    whole = train_pair(task, split=split, seed=seed)
+    whole = train_pair(task, split=split, run=run)
     pair = TargetAndShadow(*(side.take(points) for side in whole))
-    generator = stream(seed, f"label only/{split}")
+    generator = run.stream(f"label only/{split}")
     distances, shares = [], []
     for side, other in zip(pair, reversed(whole), strict=True):
         # Many thousand queries for a label: float32 gives the same answers.
@@ -310,13 +310,13 @@ def compare_variants(
     split: int,
     *,
     task: Task,
-    seed: int = 0,
+    run: Run,
     points: int = 300,
     widths: Sequence[float] = (1.0, 0.25, 0.05),
     iterations: int = 60,
 ) -> dict[str, WalkResult]:
     """How walks of each of `VARIANTS` end, from the same points, by "variant, step width"."""
-    side = train_pair(task, split=split, seed=seed).target.take(points)
+    side = train_pair(task, split=split, run=run).target.take(points)
     nearest = deepfool(side.network, side.points)
     found: dict[str, WalkResult] = {}
     for width in widths:
@@ -352,8 +352,8 @@ class Bounds(NamedTuple):
     member: Bool[Tensor, " t"]
 
 
-def distance_bounds(split: int, *, task: Task, seed: int = 0, points: int = 300) -> Bounds:
+def distance_bounds(split: int, *, task: Task, run: Run, points: int = 300) -> Bounds:
     """Lower and upper bounds of the distance to another label, for each point of one split."""
-    side = train_pair(task, split=split, seed=seed).target.take(points)
+    side = train_pair(task, split=split, run=run).target.take(points)
     upper = deepfool(side.network, side.points)
     return Bounds(certified_radius(side.network, side.points), upper, side.member)

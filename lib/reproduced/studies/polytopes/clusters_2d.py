@@ -18,6 +18,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Real
 from torch import Tensor
 
+from leakage.draws import uniform
 from leakage.geometry.decision_boundary import decision_boundary
 from leakage.geometry.subdivision import Subdivision, subdivide_networks
 from leakage.metrics.estimates import Estimate, mean_interval, median_interval
@@ -26,7 +27,7 @@ from leakage.models.mlp import Mlp
 from leakage.precision import DTYPE
 from leakage.trainers import ensembles
 from leakage.trainers.ensembles import Examples, MlpEnsemble, Recipe
-from reproduced.runtime import stream
+from reproduced.runtime import Run, move
 from reproduced.studies.polytopes import windows
 from reproduced.studies.polytopes.windows import Densities, Discs, Norms, Ridge, SampledWindow, unit_square
 
@@ -94,7 +95,7 @@ def draw_clusters(layout: Layout = LAYOUT, *, generator: torch.Generator) -> Clu
 
     Source: Peinemann (2021), Section 4.2, which describes the data in words; numbers and law are ours.
     """
-    x, y, turn = _uniform((3, _PROPOSALS), generator)
+    x, y, turn = uniform((3, _PROPOSALS), generator=generator)
     middles, half = torch.stack([x, y], -1), layout.spread / 2 * _unit_vector(turn)
     proposed = torch.stack([middles - half, middles + half], 1)
     proposed = proposed[((proposed >= layout.radius) & (proposed <= 1 - layout.radius)).all(-1).all(-1)]
@@ -105,14 +106,10 @@ def draw_clusters(layout: Layout = LAYOUT, *, generator: torch.Generator) -> Clu
         distances = (proposed[1:].unsqueeze(2) - placed[-1]).norm(dim=-1)
         proposed = proposed[1:][(distances >= 2 * layout.radius + 2 * layout.gap).flatten(1).all(1)]
     centres, shape = torch.stack(placed), (layout.pairs, 2, layout.points)
-    share, turn = _uniform((2, *shape), generator)
+    share, turn = uniform((2, *shape), generator=generator)
     offsets = layout.radius * share.sqrt().unsqueeze(-1) * _unit_vector(turn)
-    labels = torch.arange(2, device=centres.device).view(1, 2, 1).expand(shape)
+    labels = torch.arange(2).view(1, 2, 1).expand(shape)
     return Clusters((centres.unsqueeze(2) + offsets).flatten(0, 2), labels.flatten(), centres)
-
-
-def _uniform(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    return torch.rand(shape, generator=generator, device=generator.device, dtype=DTYPE)
 
 
 def _unit_vector(turn: Tensor) -> Tensor:
@@ -200,33 +197,26 @@ class ClusterNetworks:
 
 
 def train_networks(
-    task: ClusterTask,
-    *,
-    models: int,
-    seed: int,
-    group: int = 0,
-    epochs: Sequence[int] | None = None,
-    device: torch.device | str = "cpu",
+    task: ClusterTask, *, models: int, run: Run, group: int = 0, epochs: Sequence[int] | None = None
 ) -> ClusterNetworks:
-    """Train `models` networks, each on its own draw of the data; `seed` and `group` fix everything that is random.
+    """Train `models` networks, each on its own draw of the data; `run.seed` and `group` fix everything random.
 
     `epochs` are the snapshots that are kept, all from 0 by default; the last epoch is always kept.
     """
     data = tuple(
-        draw_clusters(task.layout, generator=stream(seed, f"clusters/{group}/{model}")) for model in range(models)
+        draw_clusters(task.layout, generator=run.stream(f"clusters/{group}/{model}")) for model in range(models)
     )
     points, labels = torch.cat([part.points for part in data]), torch.cat([part.labels for part in data])
-    rows = torch.arange(len(points), device=points.device).view(models, -1)
-    start = mlp.initial((models,), (2, *task.hidden, 2), generator=stream(seed, f"cluster networks/{group}"))
-    last = task.recipe.epochs
+    rows = torch.arange(len(points)).view(models, -1)
+    start = mlp.initial((models,), (2, *task.hidden, 2), generator=run.stream(f"cluster networks/{group}"))
+    begun, last = MlpEnsemble.from_mlp(start.to(task.dtype)), task.recipe.epochs
+    device = run.device_for("networks", task.recipe.batch * sum(part.numel() for part in begun.parameters))
     snapshots: dict[int, Mlp] = {}
     ensembles.train(
-        MlpEnsemble.from_mlp(start.to(task.dtype)),
-        Examples((points,), labels),
-        rows,
+        *move((begun, Examples((points,), labels), rows), device),
         task.recipe,
-        generator=stream(seed, f"cluster batches/{group}"),
-        observe=lambda epoch, networks: snapshots.__setitem__(epoch, networks.to(DTYPE)),
+        generator=run.stream(f"cluster batches/{group}"),
+        observe=lambda epoch, networks: snapshots.__setitem__(epoch, move(networks.to(DTYPE), "cpu")),
         observed_epochs=sorted(range(last + 1) if epochs is None else {*epochs, last}),
     )
     right = snapshots[last](points.view(models, -1, 2)).argmax(-1) == labels.view(models, -1)
@@ -348,32 +338,26 @@ class Movement(NamedTuple):
     late: Motion
 
 
-def measure_group(
-    number: int, *, models: int, seed: int, task: ClusterTask, plan: MeasurementPlan, device: torch.device | str = "cpu"
-) -> Group:
+def measure_group(number: int, *, models: int, run: Run, task: ClusterTask, plan: MeasurementPlan) -> Group:
     """Train group `number` of networks and measure them."""
-    networks = train_networks(task, models=models, seed=seed, group=number, epochs=plan.kept_epochs, device=device)
+    networks = train_networks(task, models=models, run=run, group=number, epochs=plan.kept_epochs)
     epochs = sorted({*plan.epochs, networks.last})
     history = _measure_history(networks, epochs)
     motions = (_measure_motion(networks, epochs, history, phase, plan) for phase in (plan.early, plan.late))
     final = _measure_final_state(networks, plan)
-    return Group(torch.tensor(epochs, device=device), networks.fitted, history, final, *motions)
+    return Group(torch.tensor(epochs), networks.fitted, history, final, *motions)
 
 
-def measure_beginning(
-    number: int, *, models: int, seed: int, task: ClusterTask, device: torch.device | str = "cpu"
-) -> History:
+def measure_beginning(number: int, *, models: int, run: Run, task: ClusterTask) -> History:
     """The history of group `number` from epoch 0 to 5, without further training."""
     short = replace(task, recipe=replace(task.recipe, epochs=5))
-    networks = train_networks(short, models=models, seed=seed, group=number, epochs=range(6), device=device)
+    networks = train_networks(short, models=models, run=run, group=number, epochs=range(6))
     return _measure_history(networks, range(6))
 
 
-def measure_movement(
-    number: int, *, models: int, seed: int, task: ClusterTask, plan: MeasurementPlan, device: torch.device | str = "cpu"
-) -> Movement:
+def measure_movement(number: int, *, models: int, run: Run, task: ClusterTask, plan: MeasurementPlan) -> Movement:
     """Train group `number` and measure the motion of both phases, with the lengths at the ends of each phase."""
-    networks = train_networks(task, models=models, seed=seed, group=number, epochs=plan.kept_epochs, device=device)
+    networks = train_networks(task, models=models, run=run, group=number, epochs=plan.kept_epochs)
     ends = sorted({*plan.early, *plan.late})
     history = _measure_history(networks, ends)
     motions = (_measure_motion(networks, ends, history, phase, plan) for phase in (plan.early, plan.late))
@@ -407,13 +391,13 @@ def _merge(parts: Sequence[Any], join: Callable[[list[Tensor]], Tensor]) -> Any:
 
 def _measure_history(networks: ClusterNetworks, epochs: Sequence[int]) -> History:
     """Cells, ridges and hyperedges at these epochs."""
-    device, rows = networks.accuracy.device, []
+    rows = []
     for epoch in epochs:
-        all_cells = subdivide_networks(networks.snapshots[epoch], unit_square(device=device))
+        all_cells = subdivide_networks(networks.snapshots[epoch], unit_square())
         rows.append(
             History(
-                cells=torch.tensor([len(cells) for cells in all_cells], device=device),
-                components=torch.tensor([decision_boundary(cells).components for cells in all_cells], device=device),
+                cells=torch.tensor([len(cells) for cells in all_cells]),
+                components=torch.tensor([decision_boundary(cells).components for cells in all_cells]),
                 gradient_order=torch.stack([windows.gradient_order(cells) for cells in all_cells]),
                 edge_lengths=torch.stack([_edge_lengths(cells) for cells in all_cells]),
             )
@@ -434,9 +418,9 @@ def _measure_motion(
     networks: ClusterNetworks, epochs: Sequence[int], history: History, phase: tuple[int, int], plan: MeasurementPlan
 ) -> Motion:
     """How hyperedges move from the first to the last epoch of a phase."""
-    (first, last), device = phase, networks.accuracy.device
-    within = torch.tensor([first <= epoch <= last for epoch in epochs], device=device)
-    points = windows.lattice(plan.movement_side, device=device)
+    first, last = phase
+    within = torch.tensor([first <= epoch <= last for epoch in epochs])
+    points = windows.lattice(plan.movement_side)
     flipped = windows.mean_flipped_areas(networks.snapshots, points, first=first, last=last)
     neurons = networks.accuracy.new_tensor(networks.snapshots[networks.last].widths[1:-1])
     length = history.edge_lengths[within].mean(0) / neurons
@@ -448,8 +432,7 @@ _DISCS = 14  # discs of reference along one side of the window: at a radius of 0
 
 def _measure_final_state(networks: ClusterNetworks, plan: MeasurementPlan) -> FinalState:
     """What there is to see of the networks after the last epoch."""
-    square = unit_square(device=networks.accuracy.device)
-    all_cells = subdivide_networks(networks.snapshots[networks.last], square)
+    all_cells = subdivide_networks(networks.snapshots[networks.last], unit_square())
     views = [windows.sample_window(cells, side=plan.side) for cells in all_cells]
     found = []
     for index, (view, data) in enumerate(zip(views, networks.data, strict=True)):
@@ -470,7 +453,7 @@ def _measure_view(
     aligned = [discs.alignment(part.walls) for discs, part in zip(gaps, sets, strict=True)]
     # As far behind a disc of the data as the middle of the gap is before it, but with nothing on the other side.
     behind = (2 * data.centres - data.middles.unsqueeze(1)).flatten(0, 1)
-    everywhere = plan.radius + (1 - 2 * plan.radius) * windows.lattice(_DISCS, device=data.points.device)
+    everywhere = plan.radius + (1 - 2 * plan.radius) * windows.lattice(_DISCS)
     rim, window = (
         windows.hyperedges_in_discs(view.cells, centres, radius=plan.radius) for centres in (behind, everywhere)
     )

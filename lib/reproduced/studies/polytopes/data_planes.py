@@ -15,7 +15,7 @@ from torch import Tensor
 from leakage.geometry.subdivision import Plane, Subdivision, subdivide, subdivide_planes
 from leakage.models.mlp import Mlp
 from leakage.precision import DTYPE
-from reproduced.runtime import stream
+from reproduced.runtime import Run
 from reproduced.studies.polytopes.shadow_attacks import AttackedNetwork, Task, train_pair
 from reproduced.studies.polytopes.windows import box_corners, hyperedges_in_discs, join_segments, nearest_distance
 
@@ -43,7 +43,7 @@ def plane_through(points: Float[Tensor, "3 d"], *, frame: float) -> RecordPlane:
     basis = torch.linalg.qr((points[:2] - points[2]).T).Q.T.contiguous()
     flat = (points - origin) @ basis.T
     half = float(flat.abs().max()) + frame
-    return RecordPlane(Plane(origin, basis), flat, box_corners((-half, -half), (half, half), device=points.device))
+    return RecordPlane(Plane(origin, basis), flat, box_corners((-half, -half), (half, half)))
 
 
 class Rings(NamedTuple):
@@ -55,7 +55,7 @@ class Rings(NamedTuple):
 
 def ring_densities(cells: Subdivision, points: Float[Tensor, "3 2"], *, radii: tuple[float, ...]) -> Rings:
     """Edges and cells per area, in rings that end at these radii; rings of different points may overlap."""
-    ends = torch.tensor(radii, dtype=points.dtype, device=points.device)
+    ends = torch.tensor(radii, dtype=points.dtype)
     areas = torch.pi * ends.square()
     discs = [hyperedges_in_discs(cells, points, radius=radius).lengths.mean() for radius in radii]
     away = torch.stack([nearest_distance(cells.centres, point.unsqueeze(0)) for point in points])
@@ -83,20 +83,20 @@ class PlaneRings(NamedTuple):
     null_outsider: Rings
 
 
-def measure_planes(split: int, *, task: Task, planes: int, seed: int, radii: tuple[float, ...] = RADII) -> PlaneRings:
+def measure_planes(split: int, *, task: Task, planes: int, run: Run, radii: tuple[float, ...] = RADII) -> PlaneRings:
     """Train target and shadow on one split and measure `planes` planes through members and as many through outsiders.
 
     Plane k of both kinds goes through the same three classes.
     """
-    pair = train_pair(task, split=split, seed=seed)
-    rows = draw_triples(pair.target, planes, generator=stream(seed, f"planes/{split}")).flatten(0, 1)
+    pair = train_pair(task, split=split, run=run)
+    rows = draw_triples(pair.target, planes, generator=run.stream(f"planes/{split}")).flatten(0, 1)
     views = [plane_through(pair.target.points[three], frame=radii[-1]) for three in rows]
     windows, through, kinds = torch.stack([view.window for view in views]), [view.plane for view in views], []
     for side in pair:
         planes_cut = zip(subdivide_planes(side.network, windows, through), views, strict=True)
         found = [ring_densities(cells, view.points, radii=radii) for cells, view in planes_cut]
         kinds += [Rings(*map(torch.stack, zip(*found[kind::2], strict=True))) for kind in (0, 1)]
-    return PlaneRings(torch.tensor(radii, dtype=DTYPE, device=task.device), *kinds)
+    return PlaneRings(torch.tensor(radii, dtype=DTYPE), *kinds)
 
 
 def draw_triples(side: AttackedNetwork, count: int, *, generator: torch.Generator) -> Int[Tensor, "count 2 3"]:
@@ -104,7 +104,7 @@ def draw_triples(side: AttackedNetwork, count: int, *, generator: torch.Generato
     classes = [kind for kind in side.labels.unique() if len(side.member[side.labels == kind].unique()) == 2]
 
     def draw(size: int) -> Tensor:
-        return torch.rand((count, size), dtype=torch.float32, generator=generator, device=side.labels.device)
+        return torch.rand((count, size), dtype=torch.float32, generator=generator)
 
     order = draw(len(classes)).argsort(-1)[:, :3]
     # The largest of independent uniform numbers picks one row of each class and kind.
@@ -127,6 +127,6 @@ def overlay_records(
         view = plane_through(points[three], frame=half)
         for place in view.points:
             left, bottom, right, top = (float(end) for end in (*(place - half), *(place + half)))
-            square = box_corners((left, bottom), (right, top), device=points.device)
+            square = box_corners((left, bottom), (right, top))
             pieces.append(subdivide(network, square, plane=view.plane).hyperedges()[0] - place)
-    return join_segments(torch.cat(pieces)).cpu()
+    return join_segments(torch.cat(pieces))

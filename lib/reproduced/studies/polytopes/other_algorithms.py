@@ -1,7 +1,7 @@
 r"""Other ways to the polytopes of `geometry.subdivision` and to the crossings of `geometry.rays`: do they agree?
 
 In a window: Algorithm 4 of the thesis by linear programs, half-space intersection, and counting patterns on a grid of
-pixels; two inputs only, and on the CPU through SciPy. On rays: cutting a ray layer by layer, and the printed search.
+pixels; two inputs only, through SciPy. On rays: cutting a ray layer by layer, and the printed search.
 None shares code with the way that the library goes, and each is compared with it. Seconds are processor time of this
 process, which other work on the machine hardly changes; look at their ratios.
 """
@@ -64,7 +64,7 @@ def solve_programs(network: Mlp, point: Float[Tensor, " 2"], *, window: Float[Te
     """
     rows, owners = _half_spaces(network, point.unsqueeze(0), window)
     bounding = rows[0, :, :2].norm(dim=-1) > 0
-    table, owners = rows[0, bounding].cpu().numpy(), owners[bounding]
+    table, owners = rows[0, bounding].numpy(), owners[bounding]
     ends, status = np.full((len(table), 2, 2), np.nan), np.zeros((len(table), 2), dtype=np.int64)
     inside = {"A_ub": -table[:, :2], "b_ub": table[:, 2], "bounds": (None, None), "method": "highs"}
     for index, row in enumerate(table):
@@ -73,7 +73,7 @@ def solve_programs(network: Mlp, point: Float[Tensor, " 2"], *, window: Float[Te
             status[index, side] = found.status
             if found.status == SOLVED:
                 ends[index, side] = found.x
-    return Polytope(torch.from_numpy(ends), torch.from_numpy(status), owners.cpu())
+    return Polytope(torch.from_numpy(ends), torch.from_numpy(status), owners)
 
 
 def _half_spaces(
@@ -88,7 +88,7 @@ def _half_spaces(
     weights, biases = layer_maps(network, gates)
     layers = zip(weights[:-1], biases[:-1], strict=True)
     rows = torch.cat([torch.cat([w, c.unsqueeze(-1)], -1).expand(len(points), -1, -1) for w, c in layers], 1)
-    owners = torch.arange(rows.shape[1], device=rows.device)
+    owners = torch.arange(rows.shape[1])
     signed = rows * (2 * join_layers(gates).to(rows.dtype) - 1).unsqueeze(-1)
     if window is None:
         return signed, owners
@@ -96,7 +96,7 @@ def _half_spaces(
     along = corners.roll(-1, 0) - corners
     normal = torch.stack([-along[:, 1], along[:, 0]], -1)
     sides = torch.cat([normal, -(normal * corners).sum(-1, keepdim=True)], -1)
-    owners = torch.cat([owners, -1 - torch.arange(len(sides), device=rows.device)])
+    owners = torch.cat([owners, -1 - torch.arange(len(sides))])
     return torch.cat([signed, sides.expand(len(points), -1, -1)], 1), owners
 
 
@@ -106,7 +106,7 @@ def intersect_half_spaces(
     """Corners, counter-clockwise, and area of each point's polytope in a window, by Qhull's half-space intersection."""
     rows, _ = _half_spaces(network, points, window)
     polygons, areas = [], []
-    for own, point in zip(rows.cpu().numpy(), points.cpu().numpy(), strict=True):
+    for own, point in zip(rows.numpy(), points.numpy(), strict=True):
         own = own[(own[:, :2] != 0).any(1)]
         unit = own / np.linalg.norm(own[:, :2], axis=1, keepdims=True)
         corners = HalfspaceIntersection(-unit, point).intersections  # in any order
@@ -139,7 +139,7 @@ def compare_programs(cells: Subdivision, chosen: Sequence[int] | Int[Tensor, " k
         begun = time.process_time()
         found = solve_programs(cells.network, cells.centres[cell], window=cells.window)
         seconds = time.process_time() - begun
-        corners = cells.vertices[cell, : int(cells.counts[cell])].cpu()
+        corners = cells.vertices[cell, : int(cells.counts[cell])]
         owners = cells.owners[cell, : len(corners)].tolist()
         edges = dict(zip(owners, torch.stack([corners, corners.roll(-1, 0)], 1), strict=True))
         solved = dict(zip(found.owners[found.edges].tolist(), found.ends[found.edges], strict=True))
@@ -153,17 +153,17 @@ def compare_programs(cells: Subdivision, chosen: Sequence[int] | Int[Tensor, " k
 
 def compare_half_spaces(cells: Subdivision, chosen: Sequence[int] | Int[Tensor, " k"]) -> Agreement:
     """Half-space intersection of all chosen cells at once; each gets an equal share of the time."""
-    chosen = torch.as_tensor(chosen, device=cells.counts.device)
+    chosen = torch.as_tensor(chosen)
     begun = time.process_time()
     found, areas = intersect_half_spaces(cells.network, cells.centres[chosen], window=cells.window)
     seconds = (time.process_time() - begun) / len(chosen)
     rows = []
     for cell, corners in zip(chosen.tolist(), found, strict=True):
-        own = cells.vertices[cell, : int(cells.counts[cell])].cpu()
+        own = cells.vertices[cell, : int(cells.counts[cell])]
         gaps = torch.cdist(own, corners, compute_mode="donot_use_mm_for_euclid_dist")
         rows.append((len(own) == len(corners), float(torch.maximum(gaps.amin(1).max(), gaps.amin(0).max())), seconds))
     same, error, spent = (torch.tensor(column) for column in zip(*rows, strict=True))
-    return Agreement(same, error, (areas - cells.areas[chosen].cpu()).abs(), spent)
+    return Agreement(same, error, (areas - cells.areas[chosen]).abs(), spent)
 
 
 class Algorithm4Failures(NamedTuple):
@@ -217,13 +217,13 @@ def number_pixels(network: Mlp, window: Float[Tensor, "w 2"], *, side: int) -> I
     Source: Peinemann (2021), Section 5.2.
     """
     low, high = window.amin(0), window.amax(0)
-    pixels = low + lattice(side, device=window.device) * (high - low)
+    pixels = low + lattice(side) * (high - low)
     rows = torch.cat([join_layers(activation_pattern(network, block)) for block in pixels.split(_ROW)])
-    packed = np.packbits(rows.cpu().numpy(), axis=1)
+    packed = np.packbits(rows.numpy(), axis=1)
     # Rows as single items: sorting bytes is many times faster than comparing rows of booleans.
     keys = np.ascontiguousarray(packed).view(np.dtype((np.void, packed.shape[1]))).ravel()
     numbers = np.unique(keys, return_inverse=True)[1]
-    return torch.from_numpy(numbers.reshape(side, side)).to(window.device)
+    return torch.from_numpy(numbers.reshape(side, side))
 
 
 class PixelCounts(NamedTuple):
@@ -284,7 +284,7 @@ def program_pixel_ratios(
     one edge each, so that every constraint of the polytope has to be put into the line of every neuron, once for both
     programs: two products. Clipping each line by each constraint, with four products and a quotient, solves them.
     """
-    return cells.cpu() * (2 * sum(widths[1:-1]) ** 2) / _pixel_work(widths, sides).unsqueeze(-1)
+    return cells * (2 * sum(widths[1:-1]) ** 2) / _pixel_work(widths, sides).unsqueeze(-1)
 
 
 def _pixel_work(widths: Sequence[int], sides: Sequence[int]) -> Int[Tensor, " k"]:
@@ -311,7 +311,7 @@ def cut_rays(
     neighbouring breaks is one crossing, at $t_0 + (t_1 - t_0)\, z_0 / (z_0 - z_1)$. `geometry.rays` follows the ray
     from polytope to polytope instead.
     """
-    ends = torch.tensor([0.0, until], dtype=points.dtype, device=points.device)
+    ends = torch.tensor([0.0, until], dtype=points.dtype)
     grid = ends.expand(*points.shape[:-1], 2)
     owners = torch.full_like(grid, -1, dtype=torch.int64)
     before = 0
@@ -339,7 +339,7 @@ def _sign_changes(grid: Tensor, heights: Tensor) -> tuple[Tensor, Tensor]:
     change = (low > 0) != (high > 0)
     left, step = grid[..., :-1].unsqueeze(-1), grid.diff(dim=-1).unsqueeze(-1)
     places = torch.where(change, left + step * low / (low - high), torch.inf).flatten(-2)
-    neurons = torch.arange(heights.shape[-1], device=grid.device).expand_as(change).flatten(-2)
+    neurons = torch.arange(heights.shape[-1]).expand_as(change).flatten(-2)
     most = int(change.flatten(-2).sum(-1).max())
     lengths, slots = places.topk(most, dim=-1, largest=False, sorted=True)
     return lengths, torch.where(lengths.isfinite(), neurons.gather(-1, slots), -1)
@@ -358,7 +358,7 @@ def cut_rays_by_label(
     lead = lead.masked_fill(lead.abs() <= TIE_TOLERANCE * outputs.abs().amax((-2, -1), keepdim=True), 0.0)
     low, high = lead[..., :-1, :], lead[..., 1:, :]
     left, step = grid[..., :-1].unsqueeze(-1), grid.diff(dim=-1).unsqueeze(-1)
-    lower = torch.arange(outputs.shape[-1], device=outputs.device) < label[..., 1:, :]
+    lower = torch.arange(outputs.shape[-1]) < label[..., 1:, :]
     places = torch.where(high < 0, left + step * (low / (low - high)).clamp_min(0), torch.inf)
     places = torch.where(lower & (low == 0) & (high == 0), left, places)
     places = torch.where(step > TIE_TOLERANCE * until, places, torch.inf)

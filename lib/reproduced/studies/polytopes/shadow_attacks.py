@@ -29,7 +29,7 @@ from leakage.models.mlp import Mlp
 from leakage.precision import DTYPE
 from leakage.trainers import ensembles
 from leakage.trainers.ensembles import Examples, MlpEnsemble, Recipe
-from reproduced.runtime import stream
+from reproduced.runtime import Run, move
 
 # ── targets and their shadows ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -38,17 +38,12 @@ RECIPE = Recipe(epochs=60, batch=100)
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """The data, the shape of the networks and their training, on the device of the data; `size` points a quarter."""
+    """The data, the shape of the networks and their training; `size` points a quarter."""
 
     data: LabelledData
     size: int
     hidden: tuple[int, ...] = (128,)
     recipe: Recipe = RECIPE
-
-    @property
-    def device(self) -> torch.device:
-        """The device of the data, on which everything is computed."""
-        return self.data.features.device
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -89,7 +84,7 @@ class AttackedNetwork:
 
     def take(self, count: int) -> "AttackedNetwork":
         """The first `count` members and the first `count` outsiders."""
-        kept = torch.arange(count, device=self.labels.device)
+        kept = torch.arange(count)
         rows = torch.cat([kept, kept + len(self.labels) // 2])
         return AttackedNetwork(self.network, self.points[rows], self.labels[rows], self.member[rows])
 
@@ -102,20 +97,26 @@ class TargetAndShadow(NamedTuple):
 
 
 @functools.lru_cache(maxsize=32)  # several experiments ask for the pairs of the same splits
-def train_pair(task: Task, *, split: int, seed: int) -> TargetAndShadow:
-    """Split the data anew and train target and shadow on it; `split` and `seed` fix everything that is random."""
-    data, device = task.data, task.device
-    rows = target_and_shadow_sets(len(data), size=task.size, generator=stream(seed, f"quarters/{split}"))
-    start = mlp.initial((2,), task.widths, generator=stream(seed, f"pair/{split}"), dtype=torch.float32)
-    shuffles = stream(seed, f"shuffles/{split}")
-    examples = Examples((data.features,), data.labels)
-    networks = ensembles.train(MlpEnsemble.from_mlp(start), examples, rows[::2], task.recipe, generator=shuffles)
+def train_pair(task: Task, *, split: int, run: Run) -> TargetAndShadow:
+    """Split the data anew and train target and shadow on it; `split` and `run.seed` fix everything that is random."""
+    data = task.data
+    rows = target_and_shadow_sets(len(data), size=task.size, generator=run.stream(f"quarters/{split}"))
+    start = mlp.initial((2,), task.widths, generator=run.stream(f"pair/{split}"), dtype=torch.float32)
+    networks = train_networks(start, task, rows[::2], run=run, shuffles=f"shuffles/{split}")
     sides = []
     for index in range(2):
         own = rows[2 * index : 2 * index + 2].flatten()
-        member = torch.arange(len(own), device=device) < task.size
+        member = torch.arange(len(own)) < task.size
         sides.append(AttackedNetwork(networks[index].to(DTYPE), data.features[own].double(), data.labels[own], member))
     return TargetAndShadow(*sides)
+
+
+def train_networks(start: Mlp, task: Task, rows: Int[Tensor, "models size"], *, run: Run, shuffles: str) -> Mlp:
+    """The networks trained on these rows of the task's data; `shuffles` names the stream that shuffles them."""
+    begun = MlpEnsemble.from_mlp(start)
+    device = run.device_for("networks", task.recipe.batch * sum(part.numel() for part in begun.parameters))
+    given = move((begun, Examples((task.data.features,), task.data.labels), rows), device)
+    return move(ensembles.train(*given, task.recipe, generator=run.stream(shuffles)), "cpu")
 
 
 # ── results ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -222,7 +223,7 @@ def attack_split(
     split: int,
     *,
     task: Task,
-    seed: int = 0,
+    run: Run,
     rays: RaySettings | None = None,
     settings: Settings | None = None,
     models: Sequence[str] = attack_models.MODELS,
@@ -234,12 +235,12 @@ def attack_split(
     `each_ray` names signals of `hyperedges.SIGNALS` to be tried along each ray alone.
     """
     rays = rays or RaySettings()
-    pair = train_pair(task, split=split, seed=seed)
+    pair = train_pair(task, split=split, run=run)
     alone = [f"{signal}, ray {ray}" for signal in each_ray for ray in range(rays.rays)]
     needed = {part for key in (*RAW_FEATURE_SETS, *sets) for part in COMBINED_FEATURE_SETS.get(key, (key,))}
     needed |= {"correct", *alone}
     target, shadow = (
-        measure_signals(side, needed, rays, generator=stream(seed, f"rays/{split}/{name}"))
+        measure_signals(side, needed, rays, generator=run.stream(f"rays/{split}/{name}"))
         for name, side in pair._asdict().items()
     )
     directions = {
@@ -253,10 +254,10 @@ def attack_split(
             chosen = [key for key in candidates if not direction or key in SWAPPED_FEATURE_SETS]
             if chosen:
                 features = _features(chosen, known), member, _features(chosen, asked)
-                tasks[name, direction] = AttackTask(name, *features, stream(seed, f"{name}/{split}{direction}"))
+                tasks[name, direction] = AttackTask(name, *features, run.stream(f"{name}/{split}{direction}"))
         if alone:
             features = _features(alone, known), member, _features(alone, asked)
-            draws = stream(seed, f"each ray/{split}{direction}")
+            draws = run.stream(f"each ray/{split}{direction}")
             tasks["rays", direction] = AttackTask("NN standardised", *features, draws)
     scores = dict(zip(tasks, attack_models.run_attack_models([*tasks.values()], settings=settings), strict=True))
     rates = (0.01,) if int((~pair.target.member).sum()) >= 100 else ()
@@ -331,12 +332,12 @@ class TreeSizes(NamedTuple):
 
 
 def compare_tree_sizes(
-    split: int, *, task: Task, seed: int = 0, leaves: Sequence[int] = (4, 8, 31), trees: int = 1024
+    split: int, *, task: Task, run: Run, leaves: Sequence[int] = (4, 8, 31), trees: int = 1024
 ) -> TreeSizes:
     """ML-Leaks by boosted trees of different sizes on one split, judged on the target and on the shadow alone."""
-    target, shadow = train_pair(task, split=split, seed=seed)
+    target, shadow = train_pair(task, split=split, run=run)
     asked, known = (posterior.top_posteriors(side.network(side.points)) for side in (target, shadow))
-    held = torch.arange(len(shadow.member), device=task.device) % 2 == 1
+    held = torch.arange(len(shadow.member)) % 2 == 1
     halves = known[~held], shadow.member[~held], known[held], shadow.member[held]
     rows = []
     for leaf in leaves:

@@ -16,14 +16,13 @@ from torch import Tensor
 from leakage.attacks.membership import attack_models, hyperedges, posterior
 from leakage.attacks.membership.calibration import calibrate_scores
 from leakage.data.tabular import LabelledData
+from leakage.draws import uniform
 from leakage.geometry.polytopes import jacobian_norm
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.precision import DTYPE
-from leakage.trainers import ensembles
-from leakage.trainers.ensembles import Examples, MlpEnsemble
-from reproduced.runtime import stream
-from reproduced.studies.polytopes.shadow_attacks import AttackResult, Task, evaluate_scores
+from reproduced.runtime import Run
+from reproduced.studies.polytopes.shadow_attacks import AttackResult, Task, evaluate_scores, train_networks
 
 MODELS_PER_REPETITION = 12
 """Models of a repetition: with quarters of the data, few enough of them share a point."""
@@ -46,26 +45,24 @@ def attack_by_signals(
     task: Task,
     models: int = MODELS_PER_REPETITION,
     targets: int | None = None,
-    seed: int = 0,
+    run: Run,
     rates: tuple[float, ...] = (0.01, 0.001),
     settings: attack_models.Settings | None = None,
 ) -> dict[str, AttackResult]:
     """Train `models` models on random rows of the task's data and attack the first `targets` of them with each signal.
 
-    `repetition` numbers one repetition; with `seed` it fixes everything that is random. `settings` are those of the
+    `repetition` numbers one repetition; with `run.seed` it fixes everything that is random. `settings` are those of the
     trees. The results are by signal (`raw: …`, `calibrated: …`, `combined: …`), for each target; accuracies are those
     of the best thresholds.
     """
     targets = models if targets is None else targets
-    data, device, name = task.data, task.device, f"scoreboard/{repetition}"
-    rows = _draw_rows(len(data), models, task.size, generator=stream(seed, f"{name}/rows"))
-    start = mlp.initial((models,), task.widths, generator=stream(seed, f"{name}/weights"), dtype=torch.float32)
-    shuffles = stream(seed, f"{name}/shuffles")
-    examples = Examples((data.features,), data.labels)
-    networks = ensembles.train(MlpEnsemble.from_mlp(start), examples, rows, task.recipe, generator=shuffles)
-    member = torch.zeros(models, len(data), dtype=torch.bool, device=device).scatter_(1, rows, True)
+    data, name = task.data, f"scoreboard/{repetition}"
+    rows = _draw_rows(len(data), models, task.size, generator=run.stream(f"{name}/rows"))
+    start = mlp.initial((models,), task.widths, generator=run.stream(f"{name}/weights"), dtype=torch.float32)
+    networks = train_networks(start, task, rows, run=run, shuffles=f"{name}/shuffles")
+    member = torch.zeros(models, len(data), dtype=torch.bool).scatter_(1, rows, True)
     raw = raw_signals(networks, data)
-    lots = _uniform(member.shape, stream(seed, f"{name}/control"))
+    lots = uniform(member.shape, generator=run.stream(f"{name}/control"), dtype=torch.float32)
     raw["shuffled kinks"] = raw["kinks"].gather(1, lots.argsort(-1))
     scores = {f"raw: {key}": raw[key] for key in STANDALONE_SIGNALS}
     scores |= {f"calibrated: {key}": calibrate_scores(raw[key], member) for key in STANDALONE_SIGNALS}
@@ -85,14 +82,10 @@ _DRAWS = 100
 def _draw_rows(count: int, models: int, size: int, *, generator: torch.Generator) -> Int[Tensor, "models size"]:
     """Random rows for each model, drawn again until every point is outside of enough models to calibrate each."""
     for _ in range(_DRAWS):
-        rows = _uniform((models, count), generator).argsort(-1)[:, :size]
+        rows = uniform((models, count), generator=generator, dtype=torch.float32).argsort(-1)[:, :size]
         if int(torch.bincount(rows.flatten(), minlength=count).max()) <= models - _OUTSIDE:
             return rows
     raise ValueError(f"{models} models of {size} points each leave some of {count} points without references.")
-
-
-def _uniform(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    return torch.rand(shape, dtype=torch.float32, generator=generator, device=generator.device)
 
 
 def raw_signals(networks: Mlp, data: LabelledData) -> dict[str, Float[Tensor, "models n"]]:

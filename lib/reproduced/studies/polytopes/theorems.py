@@ -163,7 +163,7 @@ def refinement(network: Mlp, cells: Subdivision) -> Refinement:
             continue
         summed = torch.zeros_like(coarse.areas).index_add(0, place, cells.areas)
         errors.append((summed[order] - coarse.areas).abs().max())
-    return Refinement(torch.tensor(cells.layer_counts, device=cells.counts.device), torch.stack(errors))
+    return Refinement(torch.tensor(cells.layer_counts), torch.stack(errors))
 
 
 # ── numbers of cells ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -195,9 +195,7 @@ class CellCounts(NamedTuple):
         return mean_interval(self.cells.double() / (self.neurons**2 / 2))
 
 
-def count_cells(
-    hidden: Sequence[int], *, networks: int, seed: int, reach: float = REACH, device: torch.device | str = "cpu"
-) -> CellCounts:
+def count_cells(hidden: Sequence[int], *, networks: int, seed: int, reach: float = REACH) -> CellCounts:
     r"""The numbers of cells of random networks with these hidden layers in the square $[-r, r]^2$.
 
     N lines in general position make $1 + N + \binom N2$ cells, and the average over random networks of any depth is of
@@ -205,8 +203,8 @@ def count_cells(
     """
     generator = stream(seed, f"cells/{'-'.join(map(str, hidden))}")
     models = he_networks((2, *hidden, 2), networks, generator=generator)
-    window = box_corners((-reach, -reach), (reach, reach), device=device)
-    cells = torch.tensor([len(found) for found in subdivide_networks(models, window)], device=device)
+    window = box_corners((-reach, -reach), (reach, reach))
+    cells = torch.tensor([len(found) for found in subdivide_networks(models, window)])
     return CellCounts(cells, sum(hidden))
 
 
@@ -217,7 +215,7 @@ def count_missed_patterns(network: Mlp) -> int:
     of $W_1$, every neuron then has height 1 or -1.
     """
     (weight, _), (bias, _) = network.weights, network.biases
-    wanted = torch.cartesian_prod(*[torch.tensor([False, True], device=weight.device)] * len(weight))
+    wanted = torch.cartesian_prod(*[torch.tensor([False, True])] * len(weight))
     wanted = wanted.view(-1, len(weight))
     points = (2 * wanted.to(weight.dtype) - 1 - bias) @ torch.linalg.pinv(weight).T
     return int((join_layers(activation_pattern(network, points)) != wanted).any(-1).sum())

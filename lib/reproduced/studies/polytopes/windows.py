@@ -23,22 +23,20 @@ from leakage.precision import DTYPE
 # ── points ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def unit_square(*, device: torch.device | str = "cpu") -> Float[Tensor, "4 2"]:
+def unit_square() -> Float[Tensor, "4 2"]:
     """The corners of the unit square, counter-clockwise: a window for `subdivision.subdivide`."""
-    return torch.tensor([[0, 0], [1, 0], [1, 1], [0, 1]], dtype=DTYPE, device=device)
+    return torch.tensor([[0, 0], [1, 0], [1, 1], [0, 1]], dtype=DTYPE)
 
 
-def box_corners(
-    low: tuple[float, float], high: tuple[float, float], *, device: torch.device | str = "cpu"
-) -> Float[Tensor, "4 2"]:
+def box_corners(low: tuple[float, float], high: tuple[float, float]) -> Float[Tensor, "4 2"]:
     """The corners of the upright box between its lower left and its upper right corner."""
-    ends = torch.tensor([low, high], dtype=DTYPE, device=device)
-    return ends[0] + unit_square(device=device) * (ends[1] - ends[0])
+    ends = torch.tensor([low, high], dtype=DTYPE)
+    return ends[0] + unit_square() * (ends[1] - ends[0])
 
 
-def lattice(side: int, *, device: torch.device | str = "cpu") -> Float[Tensor, "t 2"]:
+def lattice(side: int) -> Float[Tensor, "t 2"]:
     """The middles of `side` × `side` equal squares that tile the unit square, row after row from below."""
-    steps = (torch.arange(side, dtype=DTYPE, device=device) + 0.5) / side
+    steps = (torch.arange(side, dtype=DTYPE) + 0.5) / side
     return torch.stack([steps.repeat(side), steps.repeat_interleave(side)], -1)
 
 
@@ -46,7 +44,7 @@ def points_along(segments: Float[Tensor, "s 2 2"], count: int) -> Float[Tensor, 
     """`count` points at equal distances along segments put end to end."""
     lengths = (segments[:, 1] - segments[:, 0]).norm(dim=-1)
     ends = lengths.cumsum(0)
-    places = (torch.arange(count, dtype=ends.dtype, device=ends.device) + 0.5) / count * ends[-1]
+    places = (torch.arange(count, dtype=ends.dtype) + 0.5) / count * ends[-1]
     chosen = torch.searchsorted(ends, places).clamp_max(len(ends) - 1)
     share = ((places - ends[chosen]) / lengths[chosen] + 1).unsqueeze(-1)
     start, end = segments[chosen].unbind(1)
@@ -71,12 +69,12 @@ def nearest_distance(points: Float[Tensor, "t 2"], data: Float[Tensor, "n 2"]) -
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    r"""What is drawn of a window, on the CPU: arrays for `figures.polygons` and `Axes.plot`.
+    r"""What is drawn of a window: arrays for `figures.polygons` and `Axes.plot`.
 
     Everything but the output's norm is exact: polygons with one value each, and segments.
 
     Attributes:
-        cells: those of the window, on any device.
+        cells: those of the window.
         side: points of the output's picture along one side.
     """
 
@@ -89,30 +87,30 @@ class Picture:
     @property
     def polygons(self) -> tuple[Float[Tensor, "cells v 2"], Int[Tensor, " cells"]]:
         """Corners of the cells, and how many each cell has."""
-        return self.cells.vertices.cpu(), self.cells.counts.cpu()
+        return self.cells.vertices, self.cells.counts
 
     @property
     def weight_norms(self) -> Float[Tensor, " cells"]:
         r"""$\lVert A_P \rVert_F$ of each cell."""
-        return self.cells.weight_norms.cpu()
+        return self.cells.weight_norms
 
     @property
     def bias_norms(self) -> Float[Tensor, " cells"]:
         r"""$\lVert b_P \rVert_\infty$ of each cell."""
-        return self.cells.bias_norms.cpu()
+        return self.cells.bias_norms
 
     @cached_property
     def boundary(self) -> Float[Tensor, "2 k"]:
         """The decision boundary as x and y of one line with gaps: `ax.plot(*picture.boundary)`."""
-        return join_segments(decision_boundary(self.cells).segments).cpu()
+        return join_segments(decision_boundary(self.cells).segments)
 
     @cached_property
     def hyperedges(self) -> tuple[Float[Tensor, "2 _"], ...]:
         """The same for the hyperedges of each hidden layer; those of the first l draw the cells of l layers."""
         segments, neurons = self.cells.hyperedges()
-        ends = torch.tensor(self.cells.network.widths[1:-1], device=neurons.device).cumsum(0)
+        ends = torch.tensor(self.cells.network.widths[1:-1]).cumsum(0)
         layer = torch.bucketize(neurons, ends, right=True)
-        return tuple(join_segments(segments[layer == k]).cpu() for k in range(len(self.cells.layer_counts)))
+        return tuple(join_segments(segments[layer == k]) for k in range(len(self.cells.layer_counts)))
 
     @cached_property
     def regions(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -124,20 +122,20 @@ class Picture:
         cells, network = self.cells, self.cells.network
         if network.widths[-1] != 2:
             classes = network(cells.lift(cells.centres)).argmax(-1)
-            return *self.polygons, classes.cpu()
+            return *self.polygons, classes
         margin = network.weights[-1][1:] - network.weights[-1][:1], network.biases[-1][1:] - network.biases[-1][:1]
         weights = (*network.weights[:-1], margin[0], torch.ones_like(margin[0][:, :1]))
         biases = (*network.biases[:-1], margin[1], torch.zeros_like(margin[1]))
         cut = subdivide(Mlp(weights, biases), cells.window, plane=cells.plane)
-        return cut.vertices.cpu(), cut.counts.cpu(), cut.pattern[:, -1].long().cpu()
+        return cut.vertices, cut.counts, cut.pattern[:, -1].long()
 
     @cached_property
     def outputs(self) -> Float[Tensor, "side side"]:
         r"""$\lVert o \rVert_2$ at evenly spaced points of the window's box, row after row from below."""
         low, high = self.cells.window.amin(0), self.cells.window.amax(0)
-        points = low + lattice(self.side, device=low.device) * (high - low)
+        points = low + lattice(self.side) * (high - low)
         outputs = self.cells.network(self.cells.lift(points)).norm(dim=-1)
-        return outputs.unflatten(0, (self.side, self.side)).cpu()
+        return outputs.unflatten(0, (self.side, self.side))
 
     @property
     def extent(self) -> tuple[float, float, float, float]:
@@ -178,7 +176,7 @@ def densities(
 
     The `points` stand for equal parts of the window.
     """
-    steps = torch.tensor(edges, dtype=data.dtype, device=data.device)
+    steps = torch.tensor(edges, dtype=data.dtype)
     counts, shares = (
         torch.bincount(torch.searchsorted(steps, nearest_distance(places, data), right=True) - 1, minlength=len(steps))
         for places in (cells.centres, points)
@@ -303,7 +301,7 @@ class SampledWindow:
 
 def sample_window(cells: Subdivision, *, side: int = 200) -> SampledWindow:
     """The subdivided unit square at `side` × `side` points."""
-    points, cell_of = _off_hyperedges(cells, lattice(side, device=cells.vertices.device))
+    points, cell_of = _off_hyperedges(cells, lattice(side))
     return SampledWindow(cells, decision_boundary(cells), points, cell_of, cells.network(points).norm(dim=-1))
 
 
