@@ -13,8 +13,8 @@ from pathlib import Path
 from leakage.attacks.membership.table import ATTACKS
 from leakage.attacks.membership.trained_models import TrainedModels
 from leakage.data import tabular
+from reproduced import runtime
 from reproduced.claims.texts import table
-from reproduced.runtime import stream
 from reproduced.studies.side_by_side import targets
 from timing import one_thread
 
@@ -36,7 +36,7 @@ def costs(models: TrainedModels, rounds: int = ROUNDS) -> list[tuple[str, str, s
 
 
 def _seconds(models: TrainedModels, score) -> float:
-    fresh, draws = replace(models), stream(0, "attack costs")
+    fresh, draws = replace(models), runtime.stream(0, "attack costs")
     began = time.process_time()
     score(fresh, draws)
     return time.process_time() - began
@@ -46,7 +46,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Time every attack of the table.")
     parser.add_argument("--record", action="store_true", help="write the table to attack_costs.md")
     options = parser.parse_args(arguments)
-    models = targets.train_models("MLP", tabular.load("digits"), points=500, models=12, name="digits", seed=0)
+    models = targets.train_models(
+        "MLP", tabular.load("digits"), points=500, models=12, name="digits", run=runtime.begin(device="cpu")
+    )
     models = replace(models, features=models.rows)
     with one_thread():
         text = table(HEADS, costs(models))

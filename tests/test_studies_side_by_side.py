@@ -1,6 +1,7 @@
 """Targets of all kinds share their halves, stacks are held out, and the ladder's laws are those of trained models."""
 
 import functools
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -13,14 +14,15 @@ from leakage.metrics import gaussian_mechanism
 from leakage.metrics.estimates import Estimate
 from leakage.theory.logistic.output_law import average_advantage
 from planted import RANDOM_LABELS
-from reproduced.runtime import stream
+from reproduced.runtime import Run, stream
 from reproduced.studies.side_by_side import comparisons, epsilons, logistic_ladder, ridge_ladder, targets
 
+RUN = Run("smoke", 0, torch.device("cpu"))
 IMAGES = LabelledData(RANDOM_LABELS.features[:, :36].contiguous(), RANDOM_LABELS.labels)
 
 
 def panel(kind, data=RANDOM_LABELS, **changed):
-    return targets.train_models(kind, data, **(dict(points=80, models=6, name="noise", seed=0) | changed))
+    return targets.train_models(kind, data, **(dict(points=80, models=6, name="noise", run=RUN) | changed))
 
 
 @functools.cache
@@ -36,7 +38,7 @@ def test_targets_of_every_kind_fit_the_halves_that_they_share(kind):
     right = found.logits.argmax(-1) == found.true_labels
     assert float(right[found.member].double().mean()) > float(right[~found.member].double().mean()) + 0.2
     torch.testing.assert_close(panel(kind, IMAGES).logits, found.logits)
-    assert bool((panel(kind, IMAGES, seed=1).member != found.member).any())
+    assert bool((panel(kind, IMAGES, run=replace(RUN, seed=1)).member != found.member).any())
 
 
 def test_a_stack_finds_what_one_signal_finds_and_noise_adds_nothing():
@@ -113,7 +115,7 @@ def test_trained_logistic_regressions_follow_the_law_of_the_limit():
 
 def test_attacks_on_logistic_regressions_stay_near_their_rungs():
     exact = logistic_ladder.exact_rungs(1.0, nodes=16)
-    for one in logistic_ladder.measure_attacks(1.0, n=40, points=20, models=24, ensembles=2, seed=0).values():
+    for one in logistic_ladder.measure_attacks(1.0, n=40, points=20, models=24, ensembles=2, run=RUN).values():
         assert one.auc.low < exact[one.rung].auc
 
 
@@ -126,7 +128,8 @@ def test_a_bound_from_noisy_coins_is_below_the_truth_and_falls_with_the_noise():
 
 def test_noise_lowers_what_one_private_training_shows_and_fits():
     data = tabular.load("digits")
-    settings = dict(data=data, points=1200, noises=(0.0, 4.0), steps=40, sampling_rate=0.1, learning_rate=4.0, seed=3)
+    settings = dict(data=data, points=1200, noises=(0.0, 4.0), steps=40, sampling_rate=0.1, learning_rate=4.0)
+    settings |= dict(run=replace(RUN, seed=3))
     found = epsilons.bound_private_run(0, **settings)
     assert float(found.member_accuracy[0]) > 0.8 > float(found.member_accuracy[1])
     assert bool((found.bounds >= 0).all())

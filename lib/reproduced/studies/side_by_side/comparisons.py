@@ -78,14 +78,14 @@ def gain_per_step(evaluation: Evaluation, rate: str = "auc") -> dict[str, Estima
 
 
 def _stack(models: TrainedModels, signals: Sequence[Tensor], fold: Tensor) -> Float64[Tensor, "models points"]:
-    features = torch.stack([_normal_ranks(scores) for scores in signals], -1).cpu()
-    member, shadows, found = models.member.cpu(), models.shadows.cpu(), torch.zeros(models.member.shape).double()
+    features = torch.stack([_normal_ranks(scores) for scores in signals], -1)
+    member, shadows, found = models.member, models.shadows, torch.zeros(models.member.shape).double()
     for target in range(len(member)):
         for part in (fold, ~fold):
             known = features[shadows[target]][:, ~part].flatten(0, 1).numpy()
             fitted = LogisticRegression().fit(known, member[shadows[target]][:, ~part].flatten().numpy())
             found[target, part] = torch.from_numpy(fitted.decision_function(features[target, part].numpy()))
-    return found.to(models.member.device)
+    return found
 
 
 def _normal_ranks(scores: Float64[Tensor, "models points"]) -> Float64[Tensor, "models points"]:

@@ -17,7 +17,7 @@ from leakage.models import mlp
 from leakage.trainers import dp_sgd
 from leakage.trainers.dp_sgd import PrivateRecipe
 from leakage.trainers.ensembles import Examples
-from reproduced.runtime import stream
+from reproduced.runtime import Run, move, stream
 
 GUESSES = tuple((each, each) for each in (25, 50, 100, 200, 400))
 """Numbers of guessed members and outsiders; the five bounds share the error probability."""
@@ -31,16 +31,16 @@ class PrivateRun(NamedTuple):
     member_accuracy: Float64[Tensor, " noises"]
 
 
-def bound_noisy_coins(run: int, *, noise: float, points: int, seed: int) -> float:
+def bound_noisy_coins(repetition: int, *, noise: float, points: int, seed: int) -> float:
     """The lower bound of ε when each coin is released with Gaussian noise and the noisy coin is the score."""
-    draws = stream(seed, f"noisy coins/{noise!r}/{run}")
+    draws = stream(seed, f"noisy coins/{noise!r}/{repetition}")
     member = torch.rand(points, generator=draws, dtype=torch.float64) < 0.5
     told = member + noise * torch.randn(points, generator=draws, dtype=torch.float64)
     return one_run(told, member, guesses=GUESSES, delta=DELTA).epsilon
 
 
 def bound_private_run(
-    run: int,
+    repetition: int,
     *,
     data: LabelledData,
     points: int,
@@ -49,33 +49,28 @@ def bound_private_run(
     sampling_rate: float,
     learning_rate: float,
     hidden: int = 64,
-    seed: int,
+    run: Run,
 ) -> PrivateRun:
     """Bounds and fits of one network trained by DP-SGD at each noise multiplier; the score is minus the loss.
 
-    `run` numbers the repetition: its points, coins and training. The noises share initial weights, batches and draws.
+    The repetition has points, coins and a training of its own. The noises share initial weights, batches and draws.
     The length of a step is that for the expected number of members, half of the points: it does not reveal how many
     points the coins made members.
     """
-    device = data.features.device
-    draws = stream(seed, f"private run/{run}")
-    chosen = torch.randperm(len(data), generator=draws, device=device)[:points]
+    draws = run.stream(f"private run/{repetition}")
+    chosen = torch.randperm(len(data), generator=draws)[:points]
     features, labels = data.features[chosen].float(), data.labels[chosen]
-    member = torch.rand(points, dtype=torch.float32, generator=draws, device=device) < 0.5
+    member = torch.rand(points, dtype=torch.float32, generator=draws) < 0.5
     rows = member.nonzero().T
     recipe = PrivateRecipe(steps, sampling_rate * rows.shape[1])
     scale = learning_rate * rows.shape[1] / (points / 2)  # so that each example's step does not depend on their number
     start = mlp.initial((1,), (features.shape[1], hidden, data.classes), generator=draws, dtype=torch.float32)
-    trained = dp_sgd.train(
-        dp_sgd.repeat_for_settings(start, len(noises)),
-        Examples((features,), labels),
-        rows,
-        recipe,
-        noise=torch.tensor(noises, device=device),
-        learning_rate=torch.full((len(noises),), scale, device=device),
-        generator=draws,
-    )
-    logits = trained(features)[0].double()
+    begun = dp_sgd.repeat_for_settings(start, len(noises))
+    size = recipe.batch * sum(part.numel() for part in (*begun.weights, *begun.biases))
+    given = begun, Examples((features,), labels), rows, torch.tensor(noises), torch.full((len(noises),), scale)
+    begun, examples, rows, noise, rate = move(given, run.device_for("private networks", size))
+    trained = dp_sgd.train(begun, examples, rows, recipe, noise=noise, learning_rate=rate, generator=draws)
+    logits = move(trained, "cpu")(features)[0].double()
     losses = torch.stack([cross_entropy(of_noise, labels, reduction="none") for of_noise in logits])
     bounds = [one_run(-of_noise, member, guesses=GUESSES, delta=DELTA).epsilon for of_noise in losses]
     right = (logits.argmax(-1) == labels)[:, member].double().mean(-1)

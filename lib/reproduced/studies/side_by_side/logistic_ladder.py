@@ -39,7 +39,7 @@ from leakage.theory.logistic.output_law import (
 from leakage.theory.logistic.proximal_operator import curvature, loss, prox
 from leakage.theory.ridge_likelihood_ratios import LikelihoodRatios
 from leakage.trainers.logistic_regression import Fit, fit, predict_with_point, train_with_point
-from reproduced.runtime import stream
+from reproduced.runtime import Run, move, stream
 from reproduced.studies.side_by_side import ridge_ladder
 
 PHI, DELTA, KAPPA = 4.0, 0.5, 10.0
@@ -181,18 +181,18 @@ def compare_with_law(
 
 
 def measure_attacks(
-    penalty: float, *, n: int, points: int, models: int, ensembles: int, seed: int
+    penalty: float, *, n: int, points: int, models: int, ensembles: int, run: Run
 ) -> dict[str, ridge_ladder.AttackArea]:
     """AUCs of attacks that learn from `models` - 1 shadow models of n rows, over ensembles with points of their own."""
-    areas = []
+    device, areas = run.device_for("logistic regression", models * n**3), []
     for number in range(ensembles):
-        draws = stream(seed, f"logistic ladder/ensemble/{number}")
-        asked = _draw_sample((points,), n, draws)
+        draws = run.stream(f"logistic ladder/ensemble/{number}")
+        asked = move(_draw_sample((points,), n, draws), device)
         model, _, cross = _train(asked, penalty, models, n, draws)
         squares = torch.stack([part.square().sum(-1) for part in asked.parts]).sum(0)
-        seen = predict_with_point(model, cross.sum(-1), squares, asked.labels)
+        seen, labels = move((predict_with_point(model, cross.sum(-1), squares, asked.labels), asked.labels), "cpu")
         member = torch.rand(models, points, dtype=torch.float32, generator=draws) < 0.5
-        outputs = (2 * asked.labels - 1) * torch.where(member, seen.outputs, seen.without)
+        outputs = (2 * labels - 1) * torch.where(member, seen.outputs, seen.without)
         losses = loss(outputs, torch.ones_like(outputs))
         areas.append(ridge_ladder.attack_areas(outputs, losses, outputs, member))
     return ridge_ladder.average_areas(areas, RUNG_OF_ATTACK)
@@ -257,7 +257,7 @@ def _train(
     points: _Sample, penalty: float, trials: int, n: int, generator: torch.Generator
 ) -> tuple[Fit, Float[Tensor, "T n"], Float[Tensor, "T n k 2"]]:
     """Models, labels, and inner products of rows with the points, for both kinds of features."""
-    data = _draw_sample((trials, n), n, generator)
+    data = move(_draw_sample((trials, n), n, generator), points.labels.device)
     gram = torch.stack([part @ part.mT for part in data.parts]).sum(0)
     cross = torch.stack([part @ asked.mT for part, asked in zip(data.parts, points.parts, strict=True)], -1)
     # The ridge belongs to the sum of the losses: μ = λ n / p.

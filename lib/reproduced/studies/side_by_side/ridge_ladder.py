@@ -60,15 +60,7 @@ class AttackArea(NamedTuple):
 
 
 def draw_rows(
-    *,
-    penalty: float,
-    seed: int,
-    n: int = 40,
-    p: int = 20,
-    asked: int = 40,
-    noise: float = 1.0,
-    draw: int = 0,
-    device: torch.device | str = "cpu",
+    *, penalty: float, seed: int, n: int = 40, p: int = 20, asked: int = 40, noise: float = 1.0, draw: int = 0
 ) -> RidgeTargets:
     r"""Standard normal rows with $\beta \sim N(0, I/p)$ and `asked` queried rows of the same law, for every penalty.
 
@@ -103,17 +95,17 @@ def evaluate_rung(fine: LikelihoodRatios, coarse: LikelihoodRatios) -> Rung:
         Scores.from_groups(member=one.member.flatten(), outsider=one.outsider.flatten()) for one in (fine, coarse)
     )
     area = float(ranked.auc())
-    fpr = torch.logspace(-3, 0, 61, dtype=torch.float64, device=fine.member.device)[:-1]
+    fpr = torch.logspace(-3, 0, 61, dtype=torch.float64)[:-1]
     return Rung(area, abs(area - float(less.auc())) + 1e-9, fpr, ranked.tpr_at_fprs(fpr.tolist()))
 
 
 def measure_gradient_gains(
-    penalty: float, *, draws: int, seed: int, asked: int = 40, nodes: int = 96, device: torch.device | str = "cpu"
+    penalty: float, *, draws: int, seed: int, asked: int = 40, nodes: int = 96
 ) -> Float[Tensor, " draws"]:
     """The AUC of the best attack on the first gradient less that on the weights, exactly, for each draw of the rows."""
     gains = []
     for draw in range(draws):
-        setting = draw_rows(penalty=penalty, seed=seed, asked=asked, draw=draw, device=device)
+        setting = draw_rows(penalty=penalty, seed=seed, asked=asked, draw=draw)
         gradient, weights = (
             Scores.from_groups(member=one.member.flatten(), outsider=one.outsider.flatten()).auc()
             for one in (setting.from_first_gradient(nodes=nodes), setting.from_weights(nodes=nodes))
@@ -129,14 +121,14 @@ def compare_with_law(
 
     The evidence is the prediction at the row and `others` more predictions, or the weights if `others` is None.
     """
-    device, width = setting.others.device, setting.others.shape[1]
+    width = setting.others.shape[1]
     asked = stream(seed, "ladder/queries")
     queries = None if others is None else gaussian((others, width), generator=asked)
     law = setting.from_weights(nodes=nodes) if queries is None else setting.from_predictions(queries, nodes=nodes)
     found = []
     for place in range(len(setting.labels)):
         row = setting.targets[place : place + 1]
-        view = torch.eye(width, dtype=row.dtype, device=device) if queries is None else torch.cat([row, queries])
+        view = torch.eye(width, dtype=row.dtype) if queries is None else torch.cat([row, queries])
         laws, ratios = [_evidence_law(setting, place, inside, view) for inside in (False, True)], []
         for inside in (False, True):
             draws = stream(seed, f"ladder/agreement/{others}/{place}/{inside}")
@@ -181,7 +173,7 @@ def _train_ensemble(
 ) -> tuple[Float[Tensor, "models points"], Bool[Tensor, "models points"]]:
     """Predictions at each queried row, and in which models it is a member: each row has regressions of its own."""
     count = len(setting.labels)
-    member = torch.rand(models, count, dtype=torch.float32, generator=generator, device=generator.device) < 0.5
+    member = torch.rand(models, count, dtype=torch.float32, generator=generator) < 0.5
     seen = []
     for place in range(count):
         without, within = (_train(setting, place, inside, models, generator=generator) for inside in (False, True))

@@ -4,7 +4,7 @@ The seed and a name fix the rows, the halves, the initial weights and the shuffl
 the same halves, so they can be compared model by model.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -22,25 +22,24 @@ from leakage.models import initialisation, mlp
 from leakage.models.classifier import Classifier, EstimatorClassifier
 from leakage.trainers import ensembles
 from leakage.trainers.ensembles import Examples, MlpEnsemble, ModuleEnsemble, Recipe
-from reproduced.runtime import stream
+from reproduced.runtime import Run, move, stream
 
 
 def train_models(
-    kind: str, data: LabelledData, *, points: int, models: int, name: str, seed: int, flipped: float = 0.0
+    kind: str, data: LabelledData, *, points: int, models: int, name: str, run: Run, flipped: float = 0.0
 ) -> TrainedModels:
     """`models` models of a kind in `KINDS`, each trained on half of `points` rows of the data.
 
-    The seed and `name` fix the rows and the halves. A share `flipped` of the rows has its class drawn anew.
+    `run.seed` and `name` fix the rows and the halves. A share `flipped` of the rows has its class drawn anew.
     """
-    device = data.features.device
-    draws = stream(seed, f"side by side/{name}")
-    rows = torch.randperm(len(data), generator=draws, device=device)[:points]
+    draws = run.stream(f"side by side/{name}")
+    rows = torch.randperm(len(data), generator=draws)[:points]
     features, labels = data.features[rows].float(), data.labels[rows].clone()
-    anew = torch.rand(points, dtype=torch.float32, generator=draws, device=device) < flipped
-    labels[anew] = torch.randint(data.classes, (int(anew.sum()),), generator=draws, device=device)
+    anew = torch.rand(points, dtype=torch.float32, generator=draws) < flipped
+    labels[anew] = torch.randint(data.classes, (int(anew.sum()),), generator=draws)
     pairs = complementary_pairs(points, models, generator=draws)
     pool = LabelledData(features, labels)
-    trained = KINDS[kind](pool, data.classes, pairs, stream(seed, f"side by side/{name}/{kind}"))
+    trained = KINDS[kind](pool, data.classes, pairs, run, run.stream(f"side by side/{name}/{kind}"))
     return TrainedModels(trained, features.double(), labels, pairs.member, pairs.partner)
 
 
@@ -62,11 +61,13 @@ def count_questions(models: TrainedModels, name: str, *, seed: int) -> float:
 
 
 def _perceptron_trainer(hidden: tuple[int, ...], recipe: Recipe) -> Callable[..., list[Classifier]]:
-    def train(pool: LabelledData, classes: int, pairs: Pairs, generator: torch.Generator) -> list[Classifier]:
+    def train(pool: LabelledData, classes: int, pairs: Pairs, run: Run, generator: torch.Generator) -> list[Classifier]:
         widths = (pool.features.shape[1], *hidden, classes)
         start = mlp.initial((len(pairs.rows),), widths, generator=generator, dtype=torch.float32)
-        examples = Examples((pool.features,), pool.labels)
-        found = ensembles.train(MlpEnsemble.from_mlp(start), examples, pairs.rows, recipe, generator=generator)
+        device = _device_for_training((*start.weights, *start.biases), recipe, run)
+        begun, examples, rows = move((start, Examples((pool.features,), pool.labels), pairs.rows), device)
+        trained = ensembles.train(MlpEnsemble.from_mlp(begun), examples, rows, recipe, generator=generator)
+        found = move(trained, "cpu")
         return [found[i].to(torch.float64) for i in range(len(pairs.rows))]
 
     return train
@@ -84,7 +85,7 @@ class _MaxPool(nn.Module):
 
 
 def _train_convolutional(
-    pool: LabelledData, classes: int, pairs: Pairs, generator: torch.Generator
+    pool: LabelledData, classes: int, pairs: Pairs, run: Run, generator: torch.Generator
 ) -> list[Classifier]:
     """Networks of two convolutions over square images, whose pixels are the features."""
     side = round(pool.features.shape[1] ** 0.5)
@@ -95,10 +96,11 @@ def _train_convolutional(
             *(nn.Conv2d(8, 16, 3, padding=1), nn.ReLU(), nn.Flatten()),
             nn.Linear(16 * (side // 2) ** 2, classes),
         )
-    start = initialisation.initial(form, len(pairs.rows), generator=generator)
-    networks = ModuleEnsemble(form, start)
-    examples, recipe = Examples((pool.features,), pool.labels), Recipe(epochs=30, batch=32, learning_rate=3e-3)
-    found = ensembles.train(networks, examples, pairs.rows, recipe, generator=generator).stack.parameters
+    start, recipe = initialisation.initial(form, len(pairs.rows), generator=generator), Recipe(30, 32, 3e-3)
+    device = _device_for_training(start.parameters.values(), recipe, run)
+    begun, examples, rows = move((start, Examples((pool.features,), pool.labels), pairs.rows), device)
+    trained = ensembles.train(ModuleEnsemble(form, begun), examples, rows, recipe, generator=generator)
+    found = move(trained.stack.parameters, "cpu")
 
     def network(number: int) -> Classifier:
         own = {key: part[number] for key, part in found.items()}
@@ -107,10 +109,17 @@ def _train_convolutional(
     return [network(number) for number in range(len(pairs.rows))]
 
 
-def _train_forests(pool: LabelledData, classes: int, pairs: Pairs, generator: torch.Generator) -> list[Classifier]:
+def _device_for_training(parameters: Iterable[Tensor], recipe: Recipe, run: Run) -> torch.device:
+    """Where all networks of these parameters are trained."""
+    return run.device_for("networks", recipe.batch * sum(part.numel() for part in parameters))
+
+
+def _train_forests(
+    pool: LabelledData, classes: int, pairs: Pairs, run: Run, generator: torch.Generator
+) -> list[Classifier]:
     """Forests of fifty trees."""
-    seeds = torch.randint(2**31 - 1, (len(pairs.rows),), generator=generator, device=generator.device).tolist()
-    x, y, halves = (part.cpu().numpy() for part in (pool.features, pool.labels, pairs.rows))
+    seeds = torch.randint(2**31 - 1, (len(pairs.rows),), generator=generator).tolist()
+    x, y, halves = (part.numpy() for part in (pool.features, pool.labels, pairs.rows))
     forests = [
         RandomForestClassifier(50, random_state=number).fit(x[rows], y[rows])
         for rows, number in zip(halves, seeds, strict=True)
@@ -124,4 +133,4 @@ KINDS: Mapping[str, Callable[..., list[Classifier]]] = {
     "CNN": _train_convolutional,
     "forest": _train_forests,
 }
-"""How models of a kind are trained, from the pool, the number of classes, the halves and a generator."""
+"""How models of a kind are trained, from the pool, the number of classes, the halves, the run and a generator."""
