@@ -34,12 +34,12 @@ PATH = "book/records/devices.json"
 class Work:
     """What is timed: `kind` and `size` are those of `runtime.GPU_FROM`, for work that chapters move to a GPU.
 
-    `prepare` gives the inputs, on the CPU; `call` computes with them on their device.
+    `prepare` gives the arguments of `call`, on the CPU; `call` computes on their device.
     """
 
     what: str
-    prepare: Callable[[], Any]
-    call: Callable[[Any], object]
+    prepare: Callable[[], tuple[Any, ...]]
+    call: Callable[..., object]
     kind: str | None = None
     size: float = 0.0
 
@@ -66,7 +66,9 @@ def works(scale: int = 1) -> Iterator[Work]:
     yield Work(
         f"{models} networks 128-256-10, {rows:,} rows, 3 epochs",
         lambda: (stacked, *classification(models, rows, 128)),
-        lambda given: ensembles.train(*given, Recipe(3, 100), generator=stream(0, "devices/shuffles")),
+        lambda networks, examples, halves: ensembles.train(
+            networks, examples, halves, Recipe(3, 100), generator=stream(0, "devices/shuffles")
+        ),
         "networks",
         models * 100 * weights,
     )
@@ -77,8 +79,12 @@ def works(scale: int = 1) -> Iterator[Work]:
     yield Work(
         f"{convolutional} convolutional networks, {images:,} images of 32 × 32",
         lambda: (stack, *classification(convolutional, images, 3, 32, 32)),
-        lambda given: ensembles.train(
-            ModuleEnsemble(module.to("meta"), given[0]), *given[1:], Recipe(1, 100), generator=stream(0, "shuffles")
+        lambda networks, examples, halves: ensembles.train(
+            ModuleEnsemble(module.to("meta"), networks),
+            examples,
+            halves,
+            Recipe(1, 100),
+            generator=stream(0, "devices/shuffles"),
         ),
         "networks",
         convolutional * 100 * (30 * 30 * 32 * 27 + 14 * 14 * 32 * 288 + 32 * 14 * 14 * 10),
@@ -97,7 +103,7 @@ def works(scale: int = 1) -> Iterator[Work]:
                 normal(networks, points, dimension, name="flow", dtype=dtype),
                 normal(networks, points, name="signs", dtype=dtype).sign(),
             ),
-            lambda given, steps=steps: margin_flow.train(*given, Descent(steps)),
+            lambda start, inputs, signs, steps=steps: margin_flow.train(start, inputs, signs, Descent(steps)),
             "margin flow",
             networks * points * width * min(points, dimension),
         )
@@ -112,12 +118,14 @@ def works(scale: int = 1) -> Iterator[Work]:
             torch.linspace(0.5, 4, settings),
             torch.full((settings,), 0.1),
         ),
-        lambda given: dp_sgd.train(
-            *given[:3],
+        lambda networks, examples, halves, noise, rate: dp_sgd.train(
+            networks,
+            examples,
+            halves,
             dp_sgd.PrivateRecipe(steps, 200.0 / scale),
-            noise=given[3],
-            learning_rate=given[4],
-            generator=stream(0, "noise"),
+            noise=noise,
+            learning_rate=rate,
+            generator=stream(0, "devices/noise"),
         ),
         "private networks",
         private * settings * 200 * weights,
@@ -129,8 +137,8 @@ def works(scale: int = 1) -> Iterator[Work]:
             normal(fitted, 2 * fitted, name="rows", dtype=torch.float64),
             (normal(fitted, name="classes", dtype=torch.float64) > 0).double(),
         ),
-        lambda given: logistic_regression.leave_one_out(
-            logistic_regression.fit(given[0] @ given[0].mT / fitted, given[1], ridge=0.1)
+        lambda points, classes: logistic_regression.leave_one_out(
+            logistic_regression.fit(points @ points.mT / fitted, classes, ridge=0.1)
         ),
         "logistic regression",
         fitted**3,
@@ -138,7 +146,7 @@ def works(scale: int = 1) -> Iterator[Work]:
     neurons, dimension = 8000 // scale, 784 // scale
     yield Work(
         f"gradient inversion, 4 inputs, {dimension} dimensions, {neurons:,} neurons",
-        lambda: gradient_inversion.problem("images 0", 4, dimension, neurons, activation="tanh", bias=0.0)[1],
+        lambda: gradient_inversion.problem("images 0", 4, dimension, neurons, activation="tanh", bias=0.0)[1:],
         lambda seen: recover(seen, batch=4, norm=1.0, generator=stream(0, "recover")),
         "gradient inversion",
         neurons * dimension,
@@ -148,7 +156,7 @@ def works(scale: int = 1) -> Iterator[Work]:
         yield Work(
             f"{name}, 64 models, {audited:,} rows",
             lambda: (normal(64, audited, name="losses").exp(), normal(64, audited, name="members") > 0),
-            lambda given, attack=attack: attack(*given, target=0),
+            lambda losses, member, attack=attack: attack(losses, member, target=0),
         )
 
 
@@ -157,7 +165,7 @@ def seconds(work: Work, device: str) -> float:
     given, times = move(work.prepare(), device), []
     for _ in range(3):
         start = time.perf_counter()
-        work.call(given)
+        work.call(*given)
         if device == "cuda":
             torch.cuda.synchronize()
         times.append(time.perf_counter() - start)

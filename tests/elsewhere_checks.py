@@ -50,6 +50,7 @@ ALLOWED = {
     "a single number of the CPU": lambda far: (far * NEAR[2], torch.where(far > 1, far, NEAR[0])),
     "places on the CPU": lambda far: (far[PLACES], far[NEAR > 1]),
     "numbers that are read": lambda far: (float(far[1]), f"{far[1]:.1f}", far.tolist(), torch.tensor([far[0], far[1]])),
+    "a vector times a matrix": lambda far: far @ far.expand(4, 4) @ far,
     "copies": lambda far: (far.cpu() + NEAR, far.copy_(NEAR), NEAR.to(far) + far),
     "a draw by the GPU": lambda far: torch.randn(2, generator=generator_on(DEVICE, torch.Generator()), device=DEVICE),
     "a draw of the library": lambda far: draws.gaussian((4,), generator=torch.Generator(), like=far) + far,

@@ -29,6 +29,7 @@ _setup_privateuseone_for_python_backend("second")
 DEVICE = torch.device("second", 0)
 CPU = torch.device("cpu")
 MAY_MIX = {"copy_", "_to_copy", "fill_"}  # what moves tensors, or numbers, between devices
+MATRIX_PRODUCTS = {"matmul", "__matmul__"}
 INDEXES = {"index", "index_put", "index_put_", "_index_put_impl_"}  # their places may lie on the CPU
 
 
@@ -73,6 +74,11 @@ class RemoteGenerator(torch.Generator):
 
     device = DEVICE
 
+    def clone_state(self):
+        twin = RemoteGenerator()
+        twin.set_state(self.get_state())
+        return twin
+
 
 class SecondDevice(TorchDispatchMode):
     """Within this context `device=DEVICE` works wherever torch takes a device."""
@@ -89,21 +95,23 @@ class SecondDevice(TorchDispatchMode):
 
     def __enter__(self):
         torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(..., device=...) then moves what it made on the CPU
-        self.draws = CheckedDraws()
-        self.draws.__enter__()
+        self.calls = PythonCalls()
+        self.calls.__enter__()
         return super().__enter__()
 
     def __exit__(self, *error):
         super().__exit__(*error)
-        self.draws.__exit__(*error)
+        self.calls.__exit__(*error)
         torch._C._set_only_lift_cpu_tensors(False)
 
 
-class CheckedDraws(TorchFunctionMode):
-    """Within this context a generator draws on its own device only; below Python it does not say which that is."""
+class PythonCalls(TorchFunctionMode):
+    """What can only be seen in calls from Python: whose a generator is, and a product that squeezes in place."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
+        if function.__name__ in MATRIX_PRODUCTS and isinstance(args[0], Remote) and args[0].ndim == 1 < args[1].ndim:
+            return function(args[0].unsqueeze(0), args[1]).squeeze(-2)  # PyTorch would squeeze a wrapper in place
         if function is torch.tensor and isinstance(args[0], list | tuple):  # of numbers, read one by one from a GPU
             args = (map_tensors(args[0], lambda one: one.item()), *args[1:])
         generator, asked = kwargs.get("generator"), kwargs.get("device")
