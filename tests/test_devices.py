@@ -34,7 +34,7 @@ BOOK = HERE.parent / "book"
 CHAPTERS = sorted(path.stem for path in (BOOK / "claims").glob("*.yml"))
 # Quick tests that together call what the chapters call: of test_<file>.py all of test_<name>, or every test.
 QUICK = {
-    "attacks_gradient_inversion_tensor_decomposition": ("one_term_is_found_by_every_method",),
+    "attacks_gradient_inversion_tensor_decomposition": ("one_term_is_found_by_every_method[joint]",),
     "attacks_gradient_inversion_deep_networks": (
         "the_top_of_a_stack_is_a_two_layer_client_of_the_features[mse_loss-2-paired-linear]",
     ),
@@ -74,9 +74,6 @@ QUICK = {
         "positive_scores_are_above_the_median_of_outsiders",
     ),
     "batches": (),
-    "data_gaussians": ("gaussian_equivalent_rows_have_the_covariance_of_the_inputs",),
-    "data_membership_splits": ("target_and_shadow_sets_are_disjoint",),
-    "data_mixtures": ("other_labels_are_coin_flips_that_know_nothing_of_the_points",),
     "geometry_decision_boundary": (),
     "geometry_polytopes": (
         "a_neuron_without_open_path_is_never_reached",

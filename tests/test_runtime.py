@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from checking import refusals, refused
+from leakage.models import two_layer
 from leakage.precision import DTYPE
 from reproduced import runtime
-from reproduced.runtime import Run, begin, check_profile, check_seed, pick_device, settings, stream
+from reproduced.runtime import Run, begin, check_profile, check_seed, move, pick_device, settings, stream
 
 
 def draws(generator, count=8):
@@ -81,6 +82,30 @@ def test_auto_takes_the_gpu_where_there_is_one(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert pick_device("cuda:1") == torch.device("cuda", 1)
     assert pick_device("cpu") == torch.device("cpu")
+
+
+def test_only_work_that_gains_goes_to_a_gpu_by_itself():
+    gpu, cpu = torch.device("cuda", 0), torch.device("cpu")
+    for work, least in runtime.GPU_FROM.items():
+        chosen, asked, without = Run("ci", 0, gpu, automatic=True), Run("ci", 0, gpu), Run("ci", 0, cpu)
+        assert [chosen.device_for(work, size) for size in (0.9 * least, least)] == [cpu, gpu]
+        assert {asked.device_for(work, 1.0), asked.device_for(work, least)} == {gpu}
+        assert without.device_for(work, 10 * least) == cpu
+
+
+def test_a_stream_draws_on_the_cpu_whatever_the_device():
+    run = Run("ci", 3, torch.device("cuda", 0))
+    assert run.stream("draws").device == torch.device("cpu")
+    torch.testing.assert_close(run.stream("draws").get_state(), stream(3, "draws").get_state())
+
+
+def test_every_tensor_of_a_value_moves():
+    part = two_layer.initial((2,), 3, 4, generator=stream(0, "networks"))
+    value = {"record": part, "pair": (torch.ones(2), [torch.zeros(1), "text"]), "none": None}
+    moved = move(value, "meta")
+    tensors = [*vars(moved["record"]).values(), moved["pair"][0], moved["pair"][1][0]]
+    assert all(one.is_meta for one in tensors)
+    assert (type(moved["record"]), moved["pair"][1][1], moved["none"]) == (type(part), "text", None)
 
 
 def sizes(**changes):

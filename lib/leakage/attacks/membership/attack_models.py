@@ -102,7 +102,7 @@ def _train_networks(tasks: Sequence[AttackTask], settings: Settings) -> list[dic
         shuffles.append([ensembles.shuffle_rows(own, generator=task.generator) for _ in range(settings.recipe.epochs)])
     labels = torch.cat([task.member.long().repeat(len(sets)) for task, sets in zip(tasks, prepared, strict=True)])
     fitted = ensembles.train(
-        MlpEnsemble.from_mlp(mlp.stack(starts)),
+        MlpEnsemble.from_mlp(mlp.stack(starts).each(lambda part: part.to(known.device))),
         Examples((known.flatten(0, 1),), labels),
         rows,
         settings.recipe,
