@@ -3,6 +3,9 @@
 import copy
 import functools
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +23,7 @@ from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 from torch.utils.data import TensorDataset
 
+from checking import HANGS
 from leakage import audit
 from leakage.draws import gaussian
 from leakage.trainers.ensembles import Recipe
@@ -317,6 +321,13 @@ def test_one_output_of_a_module_is_the_logit_of_class_one():
     assert found.strongest.auc.estimate > 0.6
 
 
+@pytest.mark.slow
+def test_modules_are_trained_and_asked_on_the_device_that_is_named(tmp_path):
+    program = [sys.executable, Path(__file__).with_name("elsewhere_audit.py"), tmp_path]
+    found = subprocess.run(program, capture_output=True, text=True, timeout=HANGS)
+    assert found.returncode == 0, found.stderr
+
+
 ONE = nn.Linear(30, 3)
 
 
@@ -336,6 +347,8 @@ ONE = nn.Linear(30, 3)
         ),
         (lambda: audit_modules(rows=TensorDataset(INPUTS, CLASSES)), TypeError, "got TensorDataset; of a data set"),
         (lambda: audit_modules(recipe=Recipe(1, 1)), ValueError, "goes with `train=None`"),
+        (lambda: audit_modules(device="nowhere"), ValueError, "`device` must be .* got 'nowhere': .*; 'cpu' always is"),
+        (lambda: audit_modules(device="meta"), ValueError, "`device` must be one .* got 'meta'"),
         (lambda: audit_modules(lambda module, *_: copy.deepcopy(module)), ValueError, "`train` must train the module"),
         (lambda: audit_modules(make=lambda: ONE), ValueError, "`factory` must make a new module"),
         (lambda: audit_modules(make=ONE), TypeError, "`factory` must be a function"),

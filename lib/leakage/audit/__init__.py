@@ -172,6 +172,7 @@ def of_module(
     level: float = 0.95,
     folder: Path | str | None = None,
     recipe: Any = None,
+    device: Any = None,
 ) -> Audit:
     """Train modules on random halves of the rows and their complements, and audit them.
 
@@ -186,10 +187,13 @@ def of_module(
         y: classes, whole numbers from 0.
         models: how many modules, an even number; LiRA and RMIA need six.
         folder: keeps what each finished model says, so that an interrupted audit goes on; of models that are trained at
-            once, what all say in the end. A file counts only for the same data, halves, initial weights and `recipe`.
+            once, what all say in the end. A file counts only for the same data, halves, initial weights, `recipe` and
+            kind of device.
             Name another folder if you change `train`: the code of `train` is not looked at, and files of the old one
             would be read.
         recipe: a `trainers.ensembles.Recipe`, where `train` is None; by default 30 epochs of Adam in batches of 64.
+        device: where modules are trained and asked, such as "cuda": they are moved there, and `train` gets its rows
+            there. By default that of the module's first parameter. Halves and initial weights are drawn on the CPU.
     """
     inputs, notes = train_modules(
         *(factory, train, X, y),
@@ -199,5 +203,6 @@ def of_module(
         units=units,
         folder=folder,
         recipe=recipe,
+        device=device,
     )
     return run_audit(inputs, fprs=fprs, level=level, notes_on_rows=notes, attacks=attacks, drawn=True)

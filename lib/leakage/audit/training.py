@@ -5,6 +5,7 @@ the loss of its label and whether the prediction is right.
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from leakage.audit.inputs import AuditInputs, logits_of_network, number_units, t
 from leakage.audit.notes import find_duplicate_rows
 from leakage.data.membership_splits import complementary_masks
 from leakage.models.classifier import ModuleClassifier, two_logits
-from leakage.models.initialisation import initial
+from leakage.models.initialisation import Stack, initial
 from leakage.trainers import ensembles
 from leakage.trainers.ensembles import Examples, ModuleEnsemble, Recipe, cross_entropies
 
@@ -115,6 +116,7 @@ def train_modules(
     units: Any,
     folder: Path | str | None,
     recipe: Any,
+    device: Any,
 ) -> tuple[AuditInputs, list[str]]:
     """Inputs of an audit, and notes, from modules trained by `train` or all at once; see `audit.of_module`."""
     X, y = _to_inputs(X), _to_classes(y)
@@ -123,6 +125,7 @@ def train_modules(
     if recipe is not None and (train is not None or not isinstance(recipe, Recipe)):
         raise ValueError("`recipe` must be a trainers.ensembles.Recipe, and goes with `train=None`.")
     draws = _to_generator(generator)
+    place = _find_device(device, factory)
     member = _draw_halves(len(X), models, draws, units, equal=train is None)
     if train is None:
         if len(member.sum(-1).unique()) > 1:
@@ -130,12 +133,14 @@ def train_modules(
                 "`units` must have equally many rows where all modules are trained at once; give `train`, which trains "
                 "one after the other."
             )
-        losses, correct = _train_at_once(_make_module(factory), X, y, member, recipe or _RECIPE, draws, folder)
+        module = _make_module(factory).to(place)
+        losses, correct = _train_at_once(module, X.to(place), y.to(place), member, recipe or _RECIPE, draws, folder)
     else:
         seeds = torch.randint(2**62, (models,), generator=draws).tolist()
         _check_factory(factory)
+        rows = X.to(place), y.to(place)
         each = tqdm(zip(member, seeds, strict=True), total=models, desc="Models", unit="model", disable=None)
-        answers = [_train_one(factory, train, X, y, half, seed, folder) for half, seed in each]
+        answers = [_train_one(factory, train, *rows, half.to(place), seed, folder) for half, seed in each]
         losses, correct = (torch.stack(part) for part in zip(*answers, strict=True))
     named = {"labels": y, "groups": groups, "units": units, "features": X}
     inputs = validate_inputs(losses, member, correct=correct, **named)
@@ -152,9 +157,9 @@ def _train_one(
     folder: Path | str | None,
 ) -> Answers:
     """`Answers` of a module that the user's function trains on one half, read from `folder` if they are saved there."""
-    with torch.random.fork_rng():
+    with _own_draws():
         torch.manual_seed(number)  # `factory` and `train` draw from the global stream
-        module = _make_module(factory)
+        module = _make_module(factory).to(X.device)
         X = _match_precision(X, module)
         weights = {name: part for name, part in module.state_dict().items() if isinstance(part, Tensor)}
 
@@ -170,9 +175,9 @@ def _train_one(
                     "`train` must leave finite parameters; a module has diverged: lower its learning rate."
                 )
             losses, wrong = cross_entropies(ModuleClassifier(module)(X), y)
-            return losses, ~wrong
+            return losses.cpu(), ~wrong.cpu()
 
-        return _load_or_compute(compute, folder, (X, y, half, number, repr(module), weights))
+        return _load_or_compute(compute, folder, (X.device.type, X, y, half, number, repr(module), weights))
 
 
 def _train_at_once(
@@ -190,17 +195,19 @@ def _train_at_once(
     if module.eval()(X[:2]).numel() == len(X[:2]):
         module = nn.Sequential(module, _TwoLogits())
     dtype = X.dtype if X.is_floating_point() else torch.float32
-    stack = initial(module, len(member), generator=draws, dtype=dtype)
-    rows = member.nonzero()[:, 1].view(len(member), -1)
+    drawn = initial(module, len(member), generator=draws, dtype=dtype)
+    stack = Stack(*({name: part.to(X.device) for name, part in parts.items()} for parts in vars(drawn).values()))
+    rows = member.nonzero()[:, 1].view(len(member), -1).to(X.device)
 
     def compute() -> Answers:
         examples, networks = Examples((X,), y), ModuleEnsemble(module, stack)
         done = ensembles.train(networks, examples, rows, recipe, generator=draws, description=f"{len(member)} models")
         score = done.compute_losses(examples)
-        return score.losses, score.wrong == 0
+        return score.losses.cpu(), (score.wrong == 0).cpu()
 
     weights = stack.parameters | stack.buffers
-    return _load_or_compute(compute, folder, (X, y, rows, recipe, draws.get_state(), repr(module), weights))
+    key = (X.device.type, X, y, rows, recipe, draws.get_state(), repr(module), weights)
+    return _load_or_compute(compute, folder, key)
 
 
 def _load_or_compute(compute: Callable[[], Answers], folder: Path | str | None, content: Any) -> Answers:
@@ -225,9 +232,32 @@ def _make_module(factory: Callable[[], Any]) -> nn.Module:
     return module
 
 
+def _find_device(device: Any, factory: Callable[[], Any]) -> torch.device:
+    """Where modules are trained: the device asked for, if this machine has it, or that of a new module's parameters."""
+    if device is None:
+        with _own_draws():
+            return next(_make_module(factory).parameters(), torch.empty(0)).device
+    try:
+        found = torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError, TypeError) as error:
+        found = str(error).partition("\n")[0].rstrip(".")
+    if isinstance(found, str) or found.type == "meta":
+        reason = f": {found}" * isinstance(found, str)
+        raise ValueError(
+            f"`device` must be one that this machine can compute on, got {arguments.shown(device)}{reason}; "
+            "'cpu' always is."
+        )
+    return found
+
+
+def _own_draws() -> AbstractContextManager[Any]:
+    """PyTorch's global streams, on all devices, are afterwards where they were."""
+    return torch.random.fork_rng(devices=range(torch.cuda.device_count()))
+
+
 def _check_factory(factory: Callable[[], Any]) -> None:
     """Refuse a factory that returns the same module twice: the module would remember the rows of earlier halves."""
-    with torch.random.fork_rng():
+    with _own_draws():
         if _make_module(factory) is _make_module(factory):
             raise ValueError("`factory` must make a new module at each call, got the same module twice.")
 

@@ -111,13 +111,16 @@ class TrainedModels:
         member: Bool[Tensor, "models points"] | np.ndarray,
         partner: Int[Tensor, " models"] | np.ndarray | None = None,
     ) -> "TrainedModels":
-        """PyTorch modules that return logits; attacks may use the weights of `Linear` and `ReLU` layers."""
+        """PyTorch modules that return logits; attacks may use the weights of `Linear` and `ReLU` layers.
+
+        Modules may be on a GPU. Their answers come back to the device of the points, where attacks compute.
+        """
+        asked = _as_tensor(points, float)
+        tables = ((labels, int), (member, bool), (partner, int))
         return cls(
-            [_to_classifier(module) for module in modules],
-            _as_tensor(points, float),
-            _as_tensor(labels, int),
-            _as_tensor(member, bool),
-            None if partner is None else _as_tensor(partner, int),
+            [_to_classifier(module, asked.device) for module in modules],
+            asked,
+            *(None if table is None else _as_tensor(table, kind).to(asked.device) for table, kind in tables),
         )
 
     @classmethod
@@ -342,14 +345,15 @@ def _logits(network: Classifier, rows: Float64[Tensor, "t d"]) -> Float64[Tensor
     return check_logits(network(rows), count=len(rows)).detach().double()
 
 
-def _to_classifier(module: nn.Module) -> Classifier:
+def _to_classifier(module: nn.Module, device: torch.device) -> Classifier:
     """An `Mlp` with the module's weights if it is a plain ReLU network, otherwise the module as a function."""
     if isinstance(module, nn.Sequential):
         layers = [layer for layer in module if not isinstance(layer, _WITHOUT_EFFECT)]
         plain = layers and isinstance(layers[0], nn.Linear) and len(layers) % 2
         plain = plain and getattr(layers[-1], "out_features", 0) > 1  # one output stands for two logits
         try:
-            return mlp.from_module(nn.Sequential(*layers)).to(torch.float64) if plain else ModuleClassifier(module)
+            opened = mlp.from_module(nn.Sequential(*layers)).to(torch.float64).to(device) if plain else None
+            return opened or ModuleClassifier(module)
         except ValueError:  # it has another kind of layer
             return ModuleClassifier(module)
     return ModuleClassifier(module)

@@ -168,7 +168,7 @@ def find_first_layer(
 
 
 def name_gradient(module: nn.Module, gradient: Mapping[str, Tensor] | Sequence[Tensor | None]) -> dict[str, Tensor]:
-    """A gradient by the names of the module's parameters, checked; a part that is `None` is unknown."""
+    """A gradient by the names of the module's parameters, checked and on their device; `None` parts are unknown."""
     known = dict(module.named_parameters())
     if not known:
         raise ValueError("`module` must have parameters, got none.")
@@ -181,16 +181,13 @@ def name_gradient(module: nn.Module, gradient: Mapping[str, Tensor] | Sequence[T
     for name, part in gradient.items():
         label, value = f"gradient[{name!r}]", known[name]
         arguments.check_real(label, part)
-        if part.shape != value.shape or part.device != value.device:
-            raise ValueError(
-                f"`{label}` must be {tuple(value.shape)} on {value.device}, as the parameter, "
-                f"got {tuple(part.shape)} on {part.device}."
-            )
+        if part.shape != value.shape:
+            raise ValueError(f"`{label}` must be {tuple(value.shape)}, as the parameter, got {tuple(part.shape)}.")
         if part.dtype not in (torch.float32, torch.float64):
             raise ValueError(f"`{label}` must be in float32 or float64, got {part.dtype}; try `.float()`.")
     if not any(bool(part.any()) for part in gradient.values()):
         raise ValueError("`gradient` must not be zero throughout: every residual is 0, or all neurons are dead.")
-    return dict(gradient)
+    return {name: part.to(known[name].device) for name, part in gradient.items()}
 
 
 def describe(module: nn.Module) -> str:
