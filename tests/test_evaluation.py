@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from torch import nn
@@ -174,6 +176,49 @@ def test_the_advantage_is_that_of_a_threshold_from_the_shadow_models():
     assert float(
         evaluate(PLANTED, ["loss"], generator=stream(0, "a")).results["loss"].rates["advantage"].min()
     ) == pytest.approx(1)
+
+
+few_valued = st.lists(st.integers(-4, 4), min_size=POINTS, max_size=POINTS).map(
+    lambda values: torch.tensor(values, dtype=DTYPE) / 10
+)
+random_scores = st.integers(0, 999).map(lambda seed: torch.randn(POINTS, generator=stream(seed, "s"), dtype=DTYPE))
+OWN = {
+    "one model": (SUBSETS[:1], None),
+    "two models": (SUBSETS[:2], None),
+    "one split": (SUBSETS[:1].expand(4, -1).contiguous(), None),
+    "pairs": (PAIRS.member, PAIRS.partner),
+    "targets only": (SUBSETS, (1, 3)),
+}
+
+
+def own_metrics(scores, member, targets=None, partner=None):
+    """All that is measured of an attack that gives these scores."""
+    models = TrainedModels.from_losses(torch.ones(member.shape, dtype=DTYPE), member, partner, targets=targets)
+    asked = scores if targets is None else scores[list(targets)]
+    found = evaluate(models, {"mine": lambda _: asked}, fprs=(0.1,))
+    rates = torch.stack([*found.results["mine"].rates.values()])
+    return torch.cat([rates, found.results["mine"].flagged.double().mean(1)[None]])
+
+
+@pytest.mark.parametrize("design", OWN)
+@settings(max_examples=25)
+@given(drawn=few_valued | random_scores, seed=st.integers(0, 99), shift=st.floats(-9, 9))
+def test_neither_order_nor_shift_nor_rounding_changes_what_own_scores_achieve(design, drawn, seed, shift):
+    member, more = OWN[design]
+    targets, partner = (more, None) if isinstance(more, tuple) else (None, more)
+    draws = stream(seed, "rows")
+    scores = torch.stack([drawn[torch.randperm(POINTS, generator=draws)] for _ in member]) + 0.1 * member.to(DTYPE)
+    expected = own_metrics(scores, member, targets, partner)
+    order = torch.randperm(POINTS, generator=draws)
+    for changed in (scores + 1e-12, scores + shift, scores + 0.1 + 0.2 - 0.3):
+        torch.testing.assert_close(own_metrics(changed, member, targets, partner), expected)
+    torch.testing.assert_close(own_metrics(scores[:, order], member[:, order], targets, partner), expected)
+
+
+@pytest.mark.parametrize("size", [0.2, 0.3, 0.7, 1e-9, 1e9])
+def test_members_that_all_have_one_score_reach_their_mean(size):
+    scores = torch.where(SUBSETS[:2], -size, -2 * size).to(DTYPE)
+    assert own_metrics(scores, SUBSETS[:2])[1].tolist() == pytest.approx([1, 1])
 
 
 def test_saved_losses_carry_the_attacks_that_need_no_more():

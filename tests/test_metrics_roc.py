@@ -105,6 +105,18 @@ def test_the_auc_is_the_area_under_the_roc_curve(member, outsider):
 
 
 @repeatable
+@given(
+    member=tied_scores | any_scores, outsider=tied_scores | any_scores, noise=st.sampled_from([0, 1e-12, 1e-10, 1.0])
+)
+def test_thresholds_of_a_curve_are_scores_that_were_given_and_rates_the_shares_that_reach_them(member, outsider, noise):
+    pair = {"member": member * (1 + noise * torch.linspace(0, 1, len(member))), "outsider": outsider}
+    curve, every = roc_curve(**pair), torch.cat([*pair.values()])
+    assert {*curve.thresholds.tolist()} <= {math.inf, *every.tolist()}
+    for values, rate in ((pair["member"], curve.tpr), (outsider, curve.fpr)):
+        torch.testing.assert_close((values >= curve.thresholds[:, None]).double().mean(1), rate)
+
+
+@repeatable
 @given(member=tied_scores, outsider=tied_scores)
 def test_turning_the_roles_round_mirrors_the_auc(member, outsider):
     there, back = auc(member=member, outsider=outsider), auc(member=outsider, outsider=member)

@@ -56,7 +56,7 @@ from leakage.attacks.membership.table import ATTACKS, Attack, deterministic
 from leakage.attacks.membership.trained_models import NotAvailable, TrainedModels
 from leakage.metrics import roc
 from leakage.metrics.estimates import Estimate, newcombe_interval, smallest_count
-from leakage.metrics.scores import FPRS, Scores
+from leakage.metrics.scores import FPRS, Scores, reaches, reaches_mean
 
 METRICS = ("auc", "advantage")
 """What is measured of each target, beside `tpr@F`."""
@@ -112,7 +112,7 @@ class AttackResult(NamedTuple):
 
     Attributes:
         scores: larger for likelier members; None where the models do not offer what the attack needs.
-        flagged: points above the attack's threshold: 0 for signed scores; else the best threshold on the shadow models;
+        flagged: points whose score is above 0, for signed scores; else reaches the best threshold on the shadow models;
             without these, or where the attack scores targets only, the mean score of the target's members, which an
             attacker does not know.
         rates: by metric, one number a target.
@@ -349,11 +349,8 @@ def scores_and_flags(
     if attack.signed:
         return scores, scores > 0
     if of_every_model and models.shadow_support.both:
-        thresholds = _shadow_thresholds(models, -models.average_units(found))
-        return scores, -scores < thresholds.unsqueeze(-1)
-    member = models.target_member
-    mean = (scores * member).sum(-1, keepdim=True) / member.sum(-1, keepdim=True)
-    return scores, scores > mean
+        return scores, reaches(scores, -_shadow_thresholds(models, -models.average_units(found)))
+    return scores, reaches_mean(scores, models.target_member)
 
 
 def _shadow_thresholds(models: TrainedModels, losses: Float[Tensor, "models points"]) -> Float64[Tensor, " targets"]:

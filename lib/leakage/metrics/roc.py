@@ -29,7 +29,10 @@ _EXACT_KS = 1000  # observations up to which the exact law of the two-sample sta
 
 
 class RocCurve(NamedTuple):
-    """The corners of a ROC curve, from (0, 0) to (1, 1); `thresholds` fall from infinity, which flags nobody."""
+    """The corners of a ROC curve, from (0, 0) to (1, 1): the shares of scores that reach each of `thresholds`.
+
+    These fall from infinity, which flags nobody; the others are scores that were given, of each tie the lowest.
+    """
 
     fpr: Float[Tensor, " corners"]
     tpr: Float[Tensor, " corners"]
@@ -78,7 +81,10 @@ def best_advantage(*, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], 
 
 def roc_curve(*, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"]) -> RocCurve:
     """The ROC curve, one corner for each distinct score: tied scores make one slanted step, in nobody's favour."""
-    thresholds, hits, alarms = _corners(Scores.from_groups(member=member, outsider=outsider))
+    levels, hits, alarms = _corners(Scores.from_groups(member=member, outsider=outsider))
+    given = torch.cat([as_sample(member, "member"), as_sample(outsider, "outsider")]).sort().values
+    lowest = torch.searchsorted(round_digits(given), levels[1:])  # rounding keeps the order
+    thresholds = torch.cat([levels[:1], given[lowest]])
     return RocCurve(fpr=alarms.double() / len(outsider), tpr=hits.double() / len(member), thresholds=thresholds)
 
 

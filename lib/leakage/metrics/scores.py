@@ -37,6 +37,29 @@ def round_digits(values: Float64[Tensor, "*b"]) -> Float64[Tensor, "*b"]:
     return ((values.detach().view(torch.int64) + unit // 2) & -unit).view(torch.float64)
 
 
+def reaches(
+    scores: Float64[Tensor, "*b points"],
+    thresholds: Float64[Tensor, "*b"],
+    *,
+    size: Float64[Tensor, "*b"] | None = None,
+) -> Bool[Tensor, "*b points"]:
+    """Whether each score reaches the threshold of its row, to nine digits of the threshold, or of the `size` given.
+
+    Scores are rounded, and the threshold is lowered by what rounding may have moved both: so a score that is equal to
+    the threshold in exact arithmetic reaches it, and equal scores are on one side. `size` is that of the terms of a
+    threshold that is a mean, which may cancel.
+    """
+    slack = (thresholds.abs() if size is None else size) * 2.0 ** (1 - _BITS)
+    lowered = torch.where(thresholds.isfinite(), thresholds - slack, thresholds)
+    return round_digits(scores) >= lowered.unsqueeze(-1)
+
+
+def reaches_mean(scores: Float64[Tensor, "*b points"], member: Bool[Tensor, "*b points"]) -> Bool[Tensor, "*b points"]:
+    """Whether each score reaches the mean of those of the members of its row; see `reaches`."""
+    kept, count = round_digits(scores) * member, member.sum(-1)
+    return reaches(scores, kept.sum(-1) / count, size=kept.abs().sum(-1) / count)
+
+
 def sort_rows(values: Float64[Tensor, "*b n"]) -> Float64[Tensor, "*b n"]:
     """Each row in ascending order. On a CPU by NumPy, which takes half of PyTorch's time, or less."""
     return torch.from_numpy(np.sort(values.numpy())) if values.device.type == "cpu" else values.sort(-1).values
@@ -112,7 +135,7 @@ class Scores(NamedTuple):
         return below, 1 - swapped._twice_below() / (2 * self.member_count.unsqueeze(-1)).double()
 
     def threshold_at_fpr(self, fpr: float) -> Float64[Tensor, "*b"]:
-        """The score that members must exceed: the highest outsider score that must not be flagged at `fpr`."""
+        """The rounded score that members must exceed: the highest one of an outsider not to be flagged at `fpr`."""
         return self._thresholds([fpr]).squeeze(-1)
 
     def tpr_at_fprs(self, fprs: Sequence[float]) -> Float64[Tensor, "*b rates"]:

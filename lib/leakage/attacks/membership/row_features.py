@@ -1,7 +1,8 @@
 """Attacks from features: the logit expected of similar outsiders, and a classifier of members that sees no model.
 
 Both fit histogram trees of scikit-learn; no row is scored by a fit that saw it. Features are (points, d) and may be
-NaN. Larger scores are likelier members.
+NaN or infinite. Scores are larger for likelier members, and rounded to nine decimals: the sign of a rounding error
+is no evidence.
 """
 
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ _MOST_ROWS = 10_000  # that one fit sees: more take longer and hardly change it
 _TREES: dict[str, Any] = dict(max_iter=50, max_leaf_nodes=8, early_stopping=False, random_state=0)
 _ONE_SPREAD = float(special.ndtr(1.0))  # the quantile of a Gaussian that is one standard deviation above its mean
 _LEAST_SHARE = 0.25  # of the spread of all outsiders: less is the error of the fit
+_LARGEST = 1e300  # so that sums are finite
 _LEAST_SPREAD = 1e-3  # of logits; less is the rounding of losses near 0
 
 
@@ -59,7 +61,7 @@ def quantile_regression(
             )
             whole = np.quantile(known, _ONE_SPREAD) - np.median(known)
             spread = np.maximum(upper - middle, max(_LEAST_SHARE * whole, _LEAST_SPREAD))
-            row[fold] = torch.from_numpy((own[fold].cpu().numpy() - middle) / spread).to(row)
+            row[fold] = torch.from_numpy(((own[fold].cpu().numpy() - middle) / spread).round(9)).to(row)
     return scores
 
 
@@ -78,7 +80,7 @@ def tell_members_apart(
     for marks, row in zip(member.cpu().numpy(), scores, strict=True):
         if 0 < marks[rows].sum() < len(rows):  # else there is nothing to learn
             trees = HistGradientBoostingClassifier(**_TREES).fit(table[rows], marks[rows])
-            row.copy_(torch.from_numpy(trees.decision_function(table[judged])))
+            row.copy_(torch.from_numpy(trees.decision_function(table[judged]).round(9)))
     return scores, member[:, torch.from_numpy(judged).to(member.device)]
 
 
@@ -94,7 +96,7 @@ def _folds(table: np.ndarray, units: Tensor | None) -> Iterator[tuple[np.ndarray
 
 def _order_by_content(table: np.ndarray) -> np.ndarray:
     """The places of the rows in an order that follows from their content alone."""
-    key = np.nan_to_num(table) @ np.random.default_rng(0).normal(size=table.shape[1])
+    key = np.nan_to_num(table.clip(-_LARGEST, _LARGEST)) @ np.random.default_rng(0).normal(size=table.shape[1])
     return key.argsort(kind="stable")
 
 
