@@ -283,11 +283,15 @@ BAD = {
     "negative": (lambda x, m: (-x, m), {}, "`losses` must be at least 0"),
     "transposed": (lambda x, m: (x.T, m), {}, "transposed"),
     "both transposed": (lambda x, m: (x.T, m.T), {}, r"400 models and 8 rows; .* give `losses\.T` and `member\.T`"),
-    "one side": (lambda x, m: (None, None), {"members": [1.0, 2.0]}, "or else `members` and `outsiders`"),
+    "one side": (
+        lambda x, m: (None, None),
+        {"member_losses": [1.0, 2.0]},
+        "or else `member_losses` and `outsider_losses`",
+    ),
     "sides of several models": (
         lambda x, m: (None, None),
-        {"members": np.ones((2, 9)), "outsiders": np.ones((2, 9))},
-        "must be losses of one model",
+        {"member_losses": np.ones((2, 9)), "outsider_losses": np.ones((2, 9))},
+        "must be those of one model",
     ),
     "a row without a unit": (
         lambda x, m: (x, m),
@@ -583,7 +587,7 @@ def test_one_model_is_given_by_the_losses_of_both_sides():
     member = np.arange(ROWS) < 150
     losses = some_losses(member, 2.0)
     expected = audit.of_losses(losses, member, labels=np.arange(ROWS) % 3)
-    found = audit.of_losses(members=losses[:150], outsiders=losses[150:], labels=np.arange(ROWS) % 3)
+    found = audit.of_losses(member_losses=losses[:150], outsider_losses=losses[150:], labels=np.arange(ROWS) % 3)
     assert str(found) == str(expected)
     assert str(found.slices()) == str(expected.slices())
 

@@ -142,7 +142,7 @@ BAD_FILES = {
     "strange name": archive(**GOOD, Labels=np.arange(300)),
     "no number": archive(**GOOD | {"losses": LOSSES.astype(str)}),
     "NaN": archive(**GOOD | {"losses": LOSSES * np.nan}),
-    "one side": archive(members=LOSSES[0]),
+    "one side": archive(member_losses=LOSSES[0]),
     "share of probabilities": archive(**GOOD, probabilities=np.array(0.5)),
     "torn units": archive(**GOOD, units=np.arange(300) // 2),
     "target": archive(**GOOD, target=np.array([1.5])),
@@ -325,7 +325,7 @@ def test_the_library_alone_audits_and_refuses_to_build(scores, tmp_path):
 
 
 OTHER_FORMS = {
-    "two sides": {"members": LOSSES[0, MEMBER[0]], "outsiders": LOSSES[0, ~MEMBER[0]]},
+    "two sides": {"member_losses": LOSSES[0, MEMBER[0]], "outsider_losses": LOSSES[0, ~MEMBER[0]]},
     "no probabilities": GOOD | {"losses": LOSSES - 3, "probabilities": np.array(False)},
     "units": {
         "losses": np.repeat(LOSSES, 2, axis=1),

@@ -122,11 +122,17 @@ class Squashed(nn.Sequential):
         return torch.sigmoid(super().forward(input))
 
 
-@pytest.mark.parametrize("end", [lambda inner: nn.Sequential(inner, nn.Softmax(-1)), Squashed])
-def test_modules_that_give_probabilities_are_refused(end):
-    modules = [end(network(k)) for k in range(MODELS)]
-    with pytest.raises(ValueError, match="leave out the final softmax or sigmoid"):
-        audit.of_models(TrainedModels.from_modules(modules, IMAGES.numpy(), LABELS.numpy(), PAIRS.member))
+def test_probabilities_of_a_softmax_are_refused_and_those_of_a_sigmoid_are_noted():
+    soft, squashed = (
+        TrainedModels.from_modules(
+            [end(network(k)) for k in range(MODELS)], IMAGES.numpy(), LABELS.numpy(), PAIRS.member
+        )
+        for end in (lambda inner: nn.Sequential(inner, nn.Softmax(-1)), Squashed)
+    )
+    with pytest.raises(ValueError, match="leave out the final softmax"):
+        audit.of_models(soft)
+    (note,) = [note for note in audit.of_models(squashed).notes if "sigmoid" in note]
+    assert "All outputs of `models` are in [0, 1]" in note
 
 
 def test_one_output_of_a_module_is_the_logit_of_class_one():

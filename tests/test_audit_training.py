@@ -179,7 +179,8 @@ class Broken(Memory):
         (lambda: audit_clones(GaussianNB(), units=Y), ValueError, "`units` must name four units or more"),
         (lambda: audit_clones(GaussianNB(), labels=Y[:9]), ValueError, "equally many rows, got 121 and 9"),
         (lambda: audit_clones(GaussianNB(), labels=np.zeros(ROWS)), ValueError, "two classes or more"),
-        (lambda: audit_clones(GaussianNB(), labels=[None, "a"] * 60 + [1]), ValueError, "Unknown label type"),
+        (lambda: audit_clones(GaussianNB(), labels=[None, "a"] * 60 + [1]), ValueError, "`y` must be .* none at row 0"),
+        (lambda: audit_clones(GaussianNB(), labels=X[:, 0]), ValueError, "`y` must be classes; .*Unknown label type"),
         (lambda: audit_clones(GaussianNB(), X[:3], [0, 1, 0]), ValueError, "four rows or more"),
         (lambda: audit_clones(GaussianNB(), models=5), ValueError, "`models` must be even, got 5"),
         (lambda: audit_clones(GaussianNB(), generator=7), TypeError, "numpy.random.default_rng"),
@@ -245,7 +246,7 @@ def test_images_and_words_have_the_shape_that_they_have():
     assert audit_modules(rows=(INPUTS[:, :5] > 0).long(), make=lambda: copy.deepcopy(words)).results
 
 
-class Interrupted(Exception):
+class Interrupted(KeyboardInterrupt):
     """Somebody pressed a key."""
 
 

@@ -45,7 +45,7 @@ def test_the_example_of_one_model_audits_it_alone_and_beside_references():
     losses, others = np.random.default_rng(0).exponential(size=(2, 60))
     exec(
         SHOWN.split("\nx, y")[0] + "\nimport numpy as np\n" + ONE_MODEL,
-        {"losses": losses, "inside": np.arange(60) < 30, "others": others[None]},
+        {"losses": losses, "member": np.arange(60) < 30, "others": others[None]},
     )
 
 

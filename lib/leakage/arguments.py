@@ -138,6 +138,20 @@ def check_choice(name: str, value: Any, known: Iterable[str]) -> str:
     return value
 
 
+def check_device(name: str, device: Any) -> "torch.device":
+    """A device that this machine can compute on."""
+    import torch
+
+    try:
+        found = torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError, TypeError) as error:
+        found = str(error).partition("\n")[0].rstrip(".")
+    if isinstance(found, str) or found.type == "meta":
+        reason = f": {found}" * isinstance(found, str)
+        raise ValueError(f"`{name}` must be one that this machine has, got {shown(device)}{reason}; 'cpu' always is.")
+    return found
+
+
 def shown(value: Any) -> str:
     """`value` as a message repeats it: its `repr`, with the middle left out where it is long."""
     return shorten(repr(value), _LONGEST_VALUE)

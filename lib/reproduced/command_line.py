@@ -218,8 +218,8 @@ def audit(options: argparse.Namespace) -> int:
     """Audit the losses in SCORES, an .npz file with `losses` (models, rows) and `member`.
 
     The file may also hold target, population, correct, labels, groups, units, features
-    and probabilities; of one model, `members` and `outsiders` in place of `losses` and
-    `member`. See `leakage.audit.of_losses`. SCORES may also be a folder with
+    and probabilities; of one model, `member_losses` and `outsider_losses` in place of
+    `losses` and `member`. See `leakage.audit.of_losses`. SCORES may also be a folder with
     losses.npy, member.npy and so on.
 
     If several models are attacked, the intervals need the same measurements again
@@ -278,11 +278,12 @@ def _audit_file(scores: Path, gates: "Sequence[Gate]", *, level: float, remeasur
     from leakage.audit import FPRS
     from leakage.audit.gates import SLICE
     from leakage.audit.inputs import inputs_from_file
-    from leakage.audit.run import run_audit
+    from leakage.audit.run import check_options, run_audit
 
     metrics = [gate.metric.removeprefix(SLICE) for gate in gates]
     fprs = sorted({*FPRS, *(float(metric[4:]) for metric in metrics if metric.startswith("tpr@"))}, reverse=True)
-    return run_audit(inputs_from_file(scores), fprs=fprs, level=level, remeasure=remeasure)
+    options = check_options(fprs, level)
+    return run_audit(inputs_from_file(scores), options, remeasure=remeasure)
 
 
 @contextmanager

@@ -2,9 +2,9 @@
 
 Four functions give an `Audit`: `of_losses` takes saved losses, `of_models` trained models, `of_sklearn` a classifier
 and `of_module` a PyTorch module, which they train. `one_run` and `of_trials` bound the ε of a training with noise from
-below; `canaries_for` says how many canaries that takes. Arguments are NumPy arrays, PyTorch tensors or lists. Limits of
-the sample appear as notes. Unusable input raises a `TypeError` or `ValueError` that says how to fix it. A score is
-larger for a likelier member.
+below; `canaries_for` says how many canaries that takes. Arguments are arrays, tensors on any device, frames, sparse
+matrices or lists, and are checked before anything is trained. Limits of the sample appear as notes. Unusable input
+raises a `TypeError` or `ValueError` that says how to fix it. A score is larger for a likelier member.
 
 ```python
 import numpy as np
@@ -33,7 +33,7 @@ from leakage.audit.epsilon import canaries_for, of_trials, one_run
 from leakage.audit.gates import Gate
 from leakage.audit.inputs import inputs_from_models, validate_inputs
 from leakage.audit.result import Audit
-from leakage.audit.run import run_audit
+from leakage.audit.run import check_options, run_audit
 from leakage.audit.training import train_clones, train_modules
 from leakage.metrics.scores import FPRS
 
@@ -47,8 +47,8 @@ def of_losses(
     losses: Any = None,
     member: Any = None,
     *,
-    members: Any = None,
-    outsiders: Any = None,
+    member_losses: Any = None,
+    outsider_losses: Any = None,
     target: int | None = None,
     population: Any = None,
     correct: Any = None,
@@ -65,8 +65,8 @@ def of_losses(
 
     Complementary pairs are found by themselves; in any other design all other models are a target's references. So one
     model alone, one target beside reference models that saw the rows (online) or never saw them (offline), and models
-    that are each other's references are all given in the same way. Of one model alone the losses of `members` and of
-    `outsiders` will do.
+    that are each other's references are all given in the same way. Of one model alone `member_losses` and
+    `outsider_losses` will do.
 
     Probabilities of 0 and 1, as trees give them, are clipped, and a note says so. Unclipped, a loss of ∞ or 0 would
     stand for "0 of 20 trees" and hide from LiRA what the others tell; the floor is half of the least step that the
@@ -79,8 +79,8 @@ def of_losses(
         losses: -log p of the true label in nats, (models, rows), or (rows) of one model.
         member: whether the model was trained on the row, in the same shape; or one row, that of the target, where the
             other models saw none of the rows.
-        members: in place of `losses` and `member`: the losses of one model on rows that it was trained on.
-        outsiders: its losses on other rows. Labels and the like are then those of the members, followed by these.
+        member_losses: in place of `losses` and `member`: those of one model on rows that it was trained on.
+        outsider_losses: its losses on other rows. Labels and the like are then those of the members, followed by these.
         target: the one model that is attacked. By default all are that have members and outsiders.
         population: losses of every model on other rows, (models, z), that no model was trained on, for RMIA.
         correct: whether each model's prediction is right, for the gap attack, which sees labels only.
@@ -100,9 +100,10 @@ def of_losses(
         level: of the intervals.
     """
     more = {"target": target, "population": population, "correct": correct, "labels": labels, "groups": groups}
-    more |= {"members": members, "outsiders": outsiders, "units": units, "probabilities": probabilities}
-    more |= {"features": features}
-    return run_audit(validate_inputs(losses, member, **more), fprs=fprs, level=level, attacks=attacks)
+    more |= {"member_losses": member_losses, "outsider_losses": outsider_losses, "units": units}
+    more |= {"features": features, "probabilities": probabilities}
+    options = check_options(fprs, level, attacks)
+    return run_audit(validate_inputs(losses, member, **more), options)
 
 
 def of_models(
@@ -123,8 +124,8 @@ def of_models(
     Args:
         models: `leakage.TrainedModels`: models, points, labels and who was trained on what.
     """
-    inputs = inputs_from_models(models, target=target, groups=groups, units=units)
-    return run_audit(inputs, fprs=fprs, level=level, attacks=attacks)
+    options = check_options(fprs, level, attacks)
+    return run_audit(inputs_from_models(models, target=target, groups=groups, units=units), options)
 
 
 def of_sklearn(
@@ -153,8 +154,10 @@ def of_sklearn(
         generator: a `torch.Generator` or `numpy.random.Generator` that draws the halves; by default one with seed 0.
         units: as in `of_losses`; halves are drawn of units.
     """
-    inputs, notes = train_clones(estimator, X, y, models=models, generator=generator, groups=groups, units=units)
-    return run_audit(inputs, fprs=fprs, level=level, notes_on_rows=notes, attacks=attacks, drawn=True)
+    options = check_options(fprs, level, attacks)
+    how: dict[str, Any] = {"models": models, "generator": generator, "groups": groups, "units": units}
+    inputs, notes = train_clones(estimator, X, y, **how, options=options)
+    return run_audit(inputs, options, notes_on_rows=notes, drawn=True)
 
 
 def of_module(
@@ -195,14 +198,8 @@ def of_module(
         device: where modules are trained and asked, such as "cuda": they are moved there, and `train` gets its rows
             there. By default that of the module's first parameter. Halves and initial weights are drawn on the CPU.
     """
-    inputs, notes = train_modules(
-        *(factory, train, X, y),
-        models=models,
-        generator=generator,
-        groups=groups,
-        units=units,
-        folder=folder,
-        recipe=recipe,
-        device=device,
-    )
-    return run_audit(inputs, fprs=fprs, level=level, notes_on_rows=notes, attacks=attacks, drawn=True)
+    options = check_options(fprs, level, attacks)
+    how: dict[str, Any] = {"models": models, "generator": generator, "groups": groups, "units": units}
+    how |= {"folder": folder, "recipe": recipe, "device": device}
+    inputs, notes = train_modules(factory, train, X, y, **how, options=options)
+    return run_audit(inputs, options, notes_on_rows=notes, drawn=True)

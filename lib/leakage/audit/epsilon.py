@@ -7,7 +7,7 @@ from scipy import special
 from torch import Tensor
 
 from leakage import arguments
-from leakage.audit.inputs import to_matrix
+from leakage.arrays import to_matrix, to_tensor
 from leakage.metrics import epsilon_bounds, gaussian_mechanism
 from leakage.metrics.epsilon_bounds import Bound
 from leakage.metrics.estimates import clopper_pearson, smallest_count
@@ -49,9 +49,7 @@ def one_run(
             f"`member` must come from fair coins, got {inside} heads of {len(coins)}: with unfair coins an attacker "
             "guesses many without the model, and the bound would be wrong."
         )
-    if not hasattr(guesses, "__len__") or not len(guesses):
-        raise ValueError(f"`guesses` must be {_PAIRS}, got {arguments.shown(guesses)}.")
-    pairs = [_to_pair("guesses", pair, _PAIRS) for pair in guesses]
+    pairs = _to_pairs("guesses", guesses, _PAIRS)
     if wrong := [pair for pair in pairs if not 1 <= sum(pair) <= len(values)]:
         raise ValueError(f"`guesses` must be 1 to {len(values)} in sum, the number of canaries, got {wrong[0]}.")
     delta, level = _check_delta_and_level(delta, level, gaussian)
@@ -108,7 +106,8 @@ def of_trials(hits: Any, alarms: Any, *, delta: float, level: float = 0.95) -> B
         delta: δ of (ε, δ)-differential privacy, in [0, 1).
         level: the probability, at least, with which such a bound is right.
     """
-    pairs = [_to_pair(name, pair, "a pair (flagged, trainings)") for name, pair in (("hits", hits), ("alarms", alarms))]
+    given, rule = (("hits", hits), ("alarms", alarms)), "a pair (flagged, trainings)"
+    pairs = [_to_pairs(name, pair, rule, one=True)[0] for name, pair in given]
     for name, (flagged, trainings) in zip(("hits", "alarms"), pairs, strict=True):
         if not 0 < trainings >= flagged:
             raise ValueError(f"`{name}` must be a pair flagged <= trainings, got {flagged} of {trainings}; swapped?")
@@ -133,11 +132,14 @@ def _to_row(name: str, values: Any, *, boolean: bool = False) -> Tensor:
     return matrix[0]
 
 
-def _to_pair(name: str, values: Any, rule: str) -> tuple[int, int]:
-    if not hasattr(values, "__len__") or len(values) != 2:
+def _to_pairs(name: str, values: Any, rule: str, *, one: bool = False) -> list[tuple[int, int]]:
+    table = to_tensor(name, values)
+    table = table[None] if one else table
+    if table.ndim != 2 or table.shape[1] != 2 or not len(table):
         raise ValueError(f"`{name}` must be {rule}, got {arguments.shown(values)}.")
-    first, second = (arguments.check_count(name, value) for value in values)
-    return first, second
+    return [
+        (arguments.check_count(name, first), arguments.check_count(name, second)) for first, second in table.tolist()
+    ]
 
 
 def _check_delta_and_level(delta: float, level: float, gaussian: bool = False) -> tuple[float, float]:

@@ -1,8 +1,8 @@
 """Check and convert the inputs of an audit.
 
-NumPy, PyTorch and lists come in. float32 stays float32, since a loss below its rounding is not 0 but unknown;
-everything else becomes float64 on the CPU. Unusable input raises an error that says how to fix it, `TypeError` for
-other things than numbers and else `ValueError`; input that is usable with a reservation adds a note.
+`leakage.arrays` converts. float32 stays float32, since a loss below its rounding is not 0 but unknown; other losses
+become float64. Unusable input raises an error that says how to fix it; input that is usable with a reservation adds a
+note.
 
 **Coarse probabilities.** A forest of twenty trees says 0, 1/20, … 1, and by 0 it means less than 1/20. But the loss of
 0 is infinite, and after any rounding the logits of 0 and 1 are far from all others. A Gaussian of LiRA then fits how
@@ -21,10 +21,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
+from scipy import special
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from leakage import arguments
+from leakage.arrays import number_units, to_floats, to_matrix, to_names
 from leakage.attacks.membership.trained_models import TrainedModels
 from leakage.audit.notes import find_single_labels
 from leakage.models.classifier import Classifier, EstimatorClassifier
@@ -33,22 +34,18 @@ from leakage.models.mlp import Mlp
 _LEAST_PROBABILITY = torch.finfo(torch.float64).eps  # a smaller one is lost beside 1
 _INFINITE = -math.log(_LEAST_PROBABILITY)  # nats
 _COARSE = 1e-6  # p and 1 - p of coarse models are 0 or above this; those of other models have all sizes
+_CERTAIN = 1e-3  # the chance that tables which are not transposed look so
 _NO_STEP = 1e-3  # the least p and 1 - p of models that say 0 and 1 only, as a single tree does
 _LEAST = 2  # members, and outsiders, of a model that is attacked
 _ASKED = 64  # points that show whether a network gives probabilities instead of logits
-_MISSING = {"None", "nan", "NaT", "<NA>", ""}  # texts of missing names: rows without one are not one person
+_LARGEST = 1e300  # a feature; a larger one would have no mean with another
 _NEEDED = ("losses", "member")  # in a file
 _ALLOWED = (
-    *(*_NEEDED, "members", "outsiders", "target", "population", "correct", "labels", "groups", "units"),
+    *(*_NEEDED, "member_losses", "outsider_losses", "target", "population", "correct", "labels", "groups", "units"),
     *("features", "probabilities"),
 )
 _SINGLE = {"target": ("iu", "whole number, the place of a model"), "probabilities": ("b", "truth value")}
 _MOST_BYTES = 2**32  # of one array: a small damaged or hostile archive may promise any size
-_DTYPES = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}
-_COPIES = (  # operations of PyTorch that change no number
-    *("_to_copy", "_unsafe_view", "alias", "cat", "clone", "detach", "expand", "permute", "select", "slice", "split"),
-    *("squeeze", "stack", "t", "transpose", "unsqueeze", "view", "zeros_like"),
-)
 
 
 class AuditInputs(NamedTuple):
@@ -65,8 +62,8 @@ def validate_inputs(
     losses: Any = None,
     member: Any = None,
     *,
-    members: Any = None,
-    outsiders: Any = None,
+    member_losses: Any = None,
+    outsider_losses: Any = None,
     target: Any = None,
     population: Any = None,
     correct: Any = None,
@@ -74,20 +71,29 @@ def validate_inputs(
     groups: Any = None,
     units: Any = None,
     features: Any = None,
-    probabilities: bool = True,
+    probabilities: Any = True,
+    sure_of_axes: bool = False,
 ) -> AuditInputs:
-    """Everything checked and converted; see `audit.of_losses` for the arguments."""
-    values, truths = _to_tables(losses, member, members, outsiders, target)
+    """Everything checked and converted; see `audit.of_losses` for the arguments.
+
+    `sure_of_axes` says that tables cannot be transposed, since they are no user's.
+    """
+    if not isinstance(probabilities, bool | np.bool_):
+        raise TypeError(f"`probabilities` must be True or False, got {arguments.shown(probabilities)}.")
+    values, truths = _to_tables(losses, member, member_losses, outsider_losses, target)
     count, rows = values.shape
+    on_shape = [] if sure_of_axes or count <= rows else _check_axes(values, truths)
     outside = None if population is None else to_matrix("population", population).to(values.dtype)
     if outside is not None and len(outside) != count:
         raise ValueError(f"`population` must have losses of all {count} models, got {len(outside)} rows.")
     right = None if correct is None else to_matrix("correct", correct, boolean=True)
     if right is not None and right.shape != values.shape:
         raise ValueError(f"`correct` must be of the shape of `losses`, got {tuple(right.shape)}.")
-    names = {"labels": _to_names("labels", labels, rows), "groups": _to_names("groups", groups, rows)}
+    given = {"labels": labels, "groups": groups}
+    names = {key: None if each is None else to_names(key, each, rows) for key, each in given.items()}
     table = _to_features(features, rows, names["labels"])
     values, outside, notes = (_clip_losses if probabilities else _scale_losses)(values, outside, truths)
+    notes = [*on_shape, *notes]
     inside, unit, unit_names = truths, None, None
     if units is not None:
         unit_names, unit = number_units(units, rows)
@@ -103,7 +109,7 @@ def validate_inputs(
         population=outside,
         targets=None if len(targets) == count else targets,
         units=unit,
-        probabilities=probabilities,
+        probabilities=bool(probabilities),
         features=table,
     )
     notes = [*notes, *find_single_labels(names["labels"], "rows" if units is None else "units")]
@@ -119,18 +125,19 @@ def inputs_from_models(models: Any, *, target: int | None, groups: Any, units: A
         )
     # Saved losses are passed on in their own precision: float32 has lost the small ones.
     saved = models.saved_losses is not None
-    losses = models.losses
+    losses, notes = models.losses, {}
     for own, network in zip(losses, models.networks, strict=False):
         if isinstance(network, EstimatorClassifier):  # it gives logits of probabilities 0 as of `_LEAST_PROBABILITY`
             own[own <= _LEAST_PROBABILITY * (2 if network.classes is None else len(network.classes))] = 0.0
             own[own >= _INFINITE * (1 - 1e-9)] = math.inf
         elif models.points is not None and not isinstance(network, Mlp):
-            logits_of_network("models", network, models.points[:_ASKED].double())
+            notes |= dict.fromkeys(logits_of_network("models", network, models.points[:_ASKED].double())[1])
     correct = models.saved_correct if saved else models.correct
     more = {"population": models.population, "correct": correct, "labels": models.labels, "groups": groups}
     more |= {"units": models.units if units is None else units, "probabilities": models.probabilities}
     more |= {"features": models.features}
-    inputs = validate_inputs(losses, models.member, target=target, **more)
+    inputs = validate_inputs(losses, models.member, target=target, sure_of_axes=True, **more)
+    inputs = inputs._replace(notes=(*notes, *inputs.notes))
     if target is None and models.targets is not None:
         inputs = inputs._replace(models=dataclasses.replace(inputs.models, targets=models.targets))
     return inputs
@@ -157,7 +164,7 @@ def _read_arrays(path: Path) -> dict[str, Any]:
             f"{path} must be an .npz file, or a folder of .npy files, of numbers and texts without Python objects: "
             f"{error}."
         ) from error
-    one_model = "members" in arrays or "outsiders" in arrays
+    one_model = "member_losses" in arrays or "outsider_losses" in arrays
     if not one_model and (missing := [name for name in _NEEDED if name not in arrays]):
         raise ValueError(f"{path} must hold {' and '.join(_NEEDED)}, but lacks {' and '.join(missing)}.")
     if unknown := [name for name in arrays if name not in _ALLOWED]:
@@ -182,48 +189,37 @@ def _read_archive(path: Path) -> dict[str, Any]:
         }
 
 
-class _Operations(TorchDispatchMode):
-    """The names of the operations that PyTorch executes, in their order."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: list[str] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.names.append(func.overloadpacket.__name__)
-        return func(*args, **(kwargs or {}))
-
-
-def logits_of_network(name: str, network: Classifier, points: Tensor) -> Tensor:
-    """The logits of some points; probabilities are refused."""
-    with _Operations() as operations:
-        logits = network(points[:_ASKED])
-    sum_to_one = bool((logits >= 0).all()) and bool(((logits.sum(-1) - 1).abs() < 1e-3).all())
-    last = next((name for name in reversed(operations.names) if name not in _COPIES), "")
-    if sum_to_one or last in ("sigmoid", "sigmoid_", "_softmax"):
+def logits_of_network(name: str, network: Classifier, points: Tensor) -> tuple[Tensor, list[str]]:
+    """The logits of some points, and a note if they may be probabilities; what a softmax gives is refused."""
+    logits = network(points)
+    inside = bool(((logits >= 0) & (logits <= 1)).all())
+    if inside and bool(((logits.sum(-1) - 1).abs() < 1e-3).all()):
         raise ValueError(
-            f"`{name}` must give logits, got probabilities, in [0, 1]: leave out the final softmax or sigmoid, or "
+            f"`{name}` must give logits, got probabilities, in [0, 1] with the sum 1: leave out the final softmax, or "
             "return the logarithms of the probabilities of all classes."
         )
-    return logits
+    return logits, [
+        f"All outputs of `{name}` are in [0, 1], as probabilities are: if its last layer is a sigmoid, leave it out, "
+        "since outputs are taken as logits."
+    ] * inside
 
 
 def _to_tables(
-    losses: Any, member: Any, members: Any, outsiders: Any, target: Any
+    losses: Any, member: Any, member_losses: Any, outsider_losses: Any, target: Any
 ) -> tuple[Float[Tensor, "models points"], Bool[Tensor, "models points"]]:
     """Losses and who was trained on what, (models, rows), from two tables or from two vectors of one model."""
-    given = [one is not None for one in (losses, member, members, outsiders)]
+    given = [one is not None for one in (losses, member, member_losses, outsider_losses)]
     if given == [False, False, True, True]:
-        sides = [to_matrix(name, side) for name, side in (("members", members), ("outsiders", outsiders))]
+        each = {"member_losses": member_losses, "outsider_losses": outsider_losses}
+        inside, outside = sides = [to_matrix(name, side) for name, side in each.items()]
         if max(map(len, sides)) > 1:
             raise ValueError(
-                "`members` and `outsiders` must be losses of one model; of several give `losses`, `member`."
+                "`member_losses` and `outsider_losses` must be those of one model; of several give `losses`, `member`."
             )
-        inside, outside = sides
         return torch.cat(sides, -1), torch.arange(inside.numel() + outside.numel())[None] < inside.numel()
     if given != [True, True, False, False]:
         raise ValueError(
-            "`losses` and `member` must be given, or else `members` and `outsiders`, the losses of one model."
+            "`losses` and `member` must be given, or else `member_losses` and `outsider_losses` of one model."
         )
     values = to_matrix("losses", losses)
     models, rows = values.shape
@@ -233,12 +229,30 @@ def _to_tables(
             f"`member` must be of the shape of `losses`, (models, rows), got {tuple(truths.shape)} for "
             f"{tuple(values.shape)}; is one of them transposed?"
         )
-    if models > rows:
-        raise ValueError(
-            f"`losses` must be (models, rows) with no more models than rows, got {models:,} models and {rows:,} rows; "
-            "if both arrays are transposed, give `losses.T` and `member.T`."
-        )
     return values, truths
+
+
+def _check_axes(losses: Float[Tensor, "models points"], member: Bool[Tensor, "models points"]) -> list[str]:
+    """A note that models are more than rows; tables that their transposed form explains better are refused."""
+    found = f"{len(losses):,} models and {losses.shape[1]:,} rows"
+    cure = "if both arrays are transposed, give `losses.T` and `member.T`"
+    if _is_transposed(losses, member):
+        raise ValueError(f"`losses` must be (models, rows), got {found}; {cure}: rows differ for all models alike.")
+    return [f"There are {found}; {cure}."]
+
+
+def _is_transposed(losses: Float[Tensor, "models points"], member: Bool[Tensor, "models points"]) -> bool:
+    """Whether only the transposed table of members has pairs, or models differ far more from each other than rows do.
+
+    Rows are easy or hard for all models alike. It is an F test of the ranks of losses.
+    """
+    if find_partners(member) is not None:
+        return False
+    ranks = losses.unique(return_inverse=True)[1].double()
+    models, rows = losses.shape
+    of_models, of_rows = rows * float(ranks.mean(1).var()), models * float(ranks.mean(0).var())
+    chance = float(special.fdtrc(models - 1, rows - 1, of_models / max(of_rows, 1e-300))) if rows > 1 else 1.0
+    return chance < _CERTAIN or find_partners(member.mT.contiguous()) is not None
 
 
 def _spread_target_row(
@@ -277,11 +291,11 @@ def _check_losses(
 ) -> list[str]:
     """Notes on losses that are no -log p of a useful model; those that cannot be attacked are refused."""
     own = member | ~member.any(-1, keepdim=True)  # what a model was trained on, or all if that is none of the rows
-    broken = losses.isnan().any(-1) | (2 * ((losses == math.inf) & own).sum(-1) > own.sum(-1))
+    broken = losses.isnan().any(-1)
     if bool(broken.any()):
         which = ", ".join(map(str, broken.nonzero().flatten().tolist()[:8]))
         raise ValueError(
-            f"`{name}` must be finite, got NaN or mostly inf of model {which}. Where training diverged leave the "
+            f"`{name}` must be finite, got NaN of model {which}. Where training diverged leave the "
             "model out of `losses` and `member`, or train it again with a lower learning rate; where it is the same "
             "rows of every model, leave those out."
         )
@@ -405,80 +419,13 @@ def find_partners(member: Bool[Tensor, "models points"]) -> Int[Tensor, " models
     return None if -1 in partner else torch.tensor(partner)
 
 
-def to_tensor(name: str, values: Any) -> Tensor:
-    """Numbers or booleans as a tensor on the CPU; of an array, whole numbers become int64, float16 becomes float32."""
-    if isinstance(values, Tensor):
-        if values.is_complex():
-            raise TypeError(f"`{name}` must hold real numbers, got {values.dtype}.")
-        return values.detach().cpu()
-    try:
-        array = np.asarray(values)
-    except ValueError as error:
-        raise ValueError(f"`{name}` must have rows of equal lengths: {error}.") from error
-    if array.dtype.kind not in _DTYPES:
-        raise TypeError(
-            f"`{name}` must hold numbers, got {array.dtype}; convert numbers as text by `.astype(float)`, truth values "
-            "by a comparison such as `== 'True'`, classes by `numpy.unique(classes, return_inverse=True)`."
-        )
-    short = array.dtype.kind == "f" and array.dtype.itemsize <= 4
-    dtype = np.float32 if short else _DTYPES[array.dtype.kind]
-    # PyTorch takes no other order of bytes, and warns of an array that must not be written to.
-    return torch.from_numpy(np.require(array, dtype, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"]))
-
-
-def to_matrix(name: str, values: Any, *, boolean: bool = False) -> Tensor:
-    """A matrix (models, rows): float32 and shorter become float32, other numbers float64; with `boolean`, booleans."""
-    matrix = to_tensor(name, values)
-    if matrix.ndim > 2 or 0 in matrix.shape:
-        raise ValueError(f"`{name}` must be (models, rows), or (rows) of one model, got shape {tuple(matrix.shape)}.")
-    matrix = matrix.reshape(-1, matrix.shape[-1] if matrix.ndim else 1)
-    if not boolean:
-        short = matrix.is_floating_point() and matrix.itemsize <= 4
-        return matrix.to(torch.float32 if short else torch.float64)
-    if matrix.dtype != torch.bool and not bool(((matrix == 0) | (matrix == 1)).all()):
-        raise ValueError(
-            f"`{name}` must hold truth values, or 0 and 1, got others: a mask of all rows, not the numbers of some; "
-            "or are arguments swapped?"
-        )
-    return matrix.bool()
-
-
-def _to_names(name: str, values: Any, rows: int) -> np.ndarray | None:
-    """A text for each row; None for None."""
-    if values is None:
-        return None
-    try:
-        array = np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
-    except ValueError as error:  # lists of different lengths
-        raise ValueError(f"`{name}` must be one for each of the {rows} rows: {error}.") from error
-    if array.shape != (rows,):
-        raise ValueError(f"`{name}` must be one for each of the {rows} rows, got shape {array.shape}.")
-    return np.array([str(value) for value in array.tolist()])
-
-
-def number_units(units: Any, rows: int) -> tuple[np.ndarray, Tensor]:
-    """The names of units in the order in which they appear, and the number of each row's unit."""
-    names = _to_names("units", units, rows)
-    assert names is not None
-    if lacking := [row for row, name in enumerate(names.tolist()) if name in _MISSING]:
-        raise ValueError(
-            f"`units` must name the unit of every row, got none at row {lacking[0]}; leave such rows out, or give each "
-            "a name of its own."
-        )
-    numbers: dict[str, int] = {}
-    unit = [numbers.setdefault(name, len(numbers)) for name in names.tolist()]
-    return np.array([*numbers]), torch.tensor(unit)
-
-
 def _to_features(values: Any, rows: int, labels: np.ndarray | None) -> Tensor | None:
-    """Numbers for each row, (rows, d), NaN where one is missing, and the number of its label; None for None."""
+    """Numbers for each row, (rows, d), NaN where one is missing, infinities as very large, and that of its label."""
     if values is None:
         return None
-    table = to_tensor("features", values)
+    table = to_floats("features", values)
     if table.ndim == 0 or len(table) != rows:
         raise ValueError(f"`features` must have one row for each of the {rows} rows, got shape {tuple(table.shape)}.")
-    table = table.double().reshape(rows, -1)
-    if bool(table.isinf().any()):
-        raise ValueError("`features` must be finite, or NaN where a number is missing, got infinity among them.")
+    table = table.double().reshape(rows, -1).clamp(-_LARGEST, _LARGEST)
     names = np.zeros(rows) if labels is None else np.unique(labels, return_inverse=True)[1]
     return torch.cat([table, torch.from_numpy(names)[:, None].double()], dim=1)

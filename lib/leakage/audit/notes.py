@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from leakage.arrays import row_contents
 from leakage.attacks.membership.trained_models import TrainedModels
 from leakage.evaluation import fewest_outsiders, is_resolvable
 from leakage.metrics.estimates import Estimate
@@ -88,23 +89,8 @@ def find_duplicate_losses(models: TrainedModels) -> list[str]:
 
 def find_duplicate_rows(X: Any, labels: Sequence[Any], member: Tensor) -> list[str]:
     """A note if rows with equal content and equal labels are on both sides of a target."""
-    group = _number_groups(zip(_row_contents(X), map(str, labels), strict=True))
+    group = _number_groups(zip(row_contents(X), map(str, labels), strict=True))
     return _warn_of_duplicates(group, member, "the same content and label as")
-
-
-def _row_contents(X: Any) -> list[Hashable]:
-    """Values that are equal for equal rows of an array, a data frame, a sparse matrix or a list."""
-    if isinstance(X, Tensor):
-        X = X.detach().cpu().numpy()
-    if hasattr(X, "tocsr"):
-        rows = X.tocsr().copy()
-        rows.sum_duplicates()
-        parts = zip(rows.indptr[:-1], rows.indptr[1:], strict=True)
-        return [(rows.indices[a:b].tobytes(), rows.data[a:b].tobytes()) for a, b in parts]
-    array = X.to_numpy() if hasattr(X, "to_numpy") else np.asarray(X)
-    if array.dtype.hasobject:
-        return [repr(row.tolist() if isinstance(row, np.ndarray) else row) for row in array]
-    return [row.tobytes() for row in array]
 
 
 def _number_groups(rows: Iterable[Hashable]) -> np.ndarray:

@@ -1,15 +1,15 @@
 """Run an audit: every attack that is possible on the losses, what features alone show, and notes on the limits."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
 from leakage import arguments
 from leakage.attacks.membership.row_features import tell_members_apart
-from leakage.attacks.membership.table import ATTACKS, Attack
+from leakage.attacks.membership.table import ATTACKS, Attack, deterministic
 from leakage.attacks.membership.trained_models import TrainedModels
 from leakage.audit.inputs import AuditInputs
 from leakage.audit.notes import (
@@ -29,12 +29,12 @@ from leakage.evaluation import (
     fewest_outsiders,
     is_resolvable,
     mean_estimate,
+    measure_without,
+    model_groups,
     pooled_estimate,
     tpr_name,
 )
 
-OwnAttacks = Mapping[str, Attack | Callable[[TrainedModels], Tensor]]
-"""Attacks of a user by name, as `evaluate` takes them."""
 AUDIT_ATTACKS = (
     *("loss", "sample threshold", "calibrated loss", "LiRA", "LiRA, own variance", "LiRA, offline"),
     *("RMIA", "RMIA, offline", "quantile regression", "gap"),
@@ -44,14 +44,56 @@ forms and the quantile regression are used only where online forms, stronger and
 _LEAST = 2  # members, and outsiders, among the rows that are judged without the model
 
 
+class AuditOptions(NamedTuple):
+    """What is measured, and the attacks of a user, checked."""
+
+    fprs: tuple[float, ...]
+    level: float
+    attacks: Mapping[str, Attack]
+
+
+def check_options(fprs: Any, level: Any, attacks: Any = None) -> AuditOptions:
+    """The options of an audit; see `audit.of_losses`."""
+    if isinstance(fprs, float | str) or not isinstance(fprs, Iterable):
+        raise TypeError(
+            f"`fprs` must be a sequence of rates, such as (0.01, 0.001), got {arguments.shown(fprs)}; of one rate, of "
+            "one element."
+        )
+    rates = tuple(dict.fromkeys(arguments.check_number("fprs", fpr, above=0, below=1) for fpr in fprs))
+    if not isinstance(attacks or {}, Mapping):
+        raise TypeError(f"`attacks` must be a mapping of names to functions, got {type(attacks).__name__}.")
+    own = {}
+    for name, attack in (attacks or {}).items():
+        if not isinstance(name, str) or name in ATTACKS:
+            raise ValueError(
+                f"`attacks` must have names of their own, got {name!r}, which the audit has or is no text."
+            )
+        if not isinstance(attack, Attack) and not callable(attack):
+            raise TypeError(f"`attacks` must be functions of the models, got {arguments.shown(attack)} as {name!r}.")
+        own[name] = attack if isinstance(attack, Attack) else Attack(deterministic(attack))
+    return AuditOptions(rates, arguments.check_number("level", level, above=0, below=1), own)
+
+
+def try_attacks(models: TrainedModels, attacks: Mapping[str, Attack]) -> None:
+    """Run a user's attacks on models that were made up, with and without some of them, before any is trained."""
+    groups = [[], *model_groups(models)[:1]]
+    for name, attack in attacks.items():
+        try:
+            for group in groups:
+                measure_without(models, group, {name: attack}, METRICS)
+        except Exception as error:
+            raise ValueError(
+                f"`attacks`: {name!r} fails on drawn losses of {len(models.member)} models, or without some of them: "
+                f"{error}; it must read all that it needs from the models it is given."
+            ) from error
+
+
 def run_audit(
     inputs: AuditInputs,
+    options: AuditOptions,
     *,
-    fprs: Sequence[float],
-    level: float,
     notes_on_rows: Sequence[str] | None = None,
     remeasure: Remeasure | None = None,
-    attacks: OwnAttacks | None = None,
     drawn: bool = False,
 ) -> Audit:
     """Run every attack that is possible on these models, and measure its success on their rows or units.
@@ -61,15 +103,8 @@ def run_audit(
             noted.
         drawn: whether members were drawn at random, so that only chance tells them from outsiders without a model.
     """
-    if isinstance(fprs, float | str):
-        raise TypeError(
-            f"`fprs` must be a sequence of rates, such as (0.01, 0.001), got {fprs!r}; for one rate give ({fprs},)."
-        )
-    rates = tuple(dict.fromkeys(arguments.check_number("fprs", fpr, above=0, below=1) for fpr in fprs))
-    level = arguments.check_number("level", level, above=0, below=1)
-    if taken := [name for name in attacks or () if name in ATTACKS]:
-        raise ValueError(f"`attacks` must have names of their own, got {', '.join(taken)}, which the audit has.")
-    every = {**possible_attacks(inputs.models), **(attacks or {})}
+    rates, level = options.fprs, options.level
+    every = {**possible_attacks(inputs.models), **options.attacks}
     with _one_thread():
         evaluation = evaluate(inputs.models, every, fprs=rates, remeasure=remeasure)
         outsiders = fewest_outsiders(inputs.models)

@@ -4,25 +4,27 @@ Models come in pairs: the second model is trained on the rows that the first lea
 the loss of its label and whether the prediction is right.
 """
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Shaped
-from sklearn.base import BaseEstimator, clone, is_classifier
-from sklearn.utils import _safe_indexing, column_or_1d
+from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
+from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset
 from tqdm import tqdm
 
 from leakage import arguments, store
-from leakage.audit.inputs import AuditInputs, logits_of_network, number_units, to_tensor, validate_inputs
+from leakage.arrays import number_units, numeric_features, to_classes, to_floats, to_generator, to_inputs, to_rows
+from leakage.audit.inputs import AuditInputs, logits_of_network, validate_inputs
 from leakage.audit.notes import find_duplicate_rows
+from leakage.audit.run import AuditOptions, try_attacks
 from leakage.data.membership_splits import complementary_masks
 from leakage.models.classifier import ModuleClassifier, two_logits
 from leakage.models.initialisation import Stack, initial
@@ -30,78 +32,115 @@ from leakage.trainers import ensembles
 from leakage.trainers.ensembles import Examples, ModuleEnsemble, Recipe, cross_entropies
 
 _RECIPE = Recipe(epochs=30, batch=64)
+_ASKED = 64  # rows that show what a module gives
+_CALIBRATE = "wrap it in scikit-learn's CalibratedClassifierCV, which adds probabilities"
+_FOR_REGRESSION = "for a regressor, train copies and give squared errors to `audit.of_losses(…, probabilities=False)`"
 Answers = tuple[Float[Tensor, "... points"], Bool[Tensor, "... points"]]
 """Losses, and whether predictions are right: only these are kept of a trained model, not its weights."""
 
 
 def train_clones(
-    estimator: Any, X: Any, y: Any, *, models: int, generator: Any, groups: Any, units: Any
+    estimator: Any, X: Any, y: Any, *, models: int, generator: Any, groups: Any, units: Any, options: AuditOptions
 ) -> tuple[AuditInputs, list[str]]:
     """Inputs of an audit, and notes, from trained clones of a classifier; see `audit.of_sklearn`."""
     _check_estimator(estimator)
-    X, y = (values.detach().cpu().numpy() if isinstance(values, Tensor) else values for values in (X, y))
-    labels = column_or_1d(y)
-    check_classification_targets(labels)
+    X, labels = to_rows("X", X), to_classes("y", y)
     if _num_samples(X) != len(labels):
         raise ValueError(f"`X` and `y` must have equally many rows, got {_num_samples(X)} and {len(labels)}.")
+    try:
+        check_classification_targets(labels)
+    except ValueError as error:
+        raise ValueError(f"`y` must be classes; {_FOR_REGRESSION}: {error}") from error
     names, codes = np.unique(labels, return_inverse=True)
     if len(names) < 2:
         raise ValueError(f"`y` must have two classes or more, got {names.tolist()}.")
-    member = _draw_halves(len(labels), models, _to_generator(generator), units)
+    member = _draw_halves(len(labels), models, to_generator(generator), units)
+    named = {"labels": labels, "groups": groups, "units": units, "features": numeric_features(X)}
+    notes = _rehearse(member, named, options, X)
     probabilities, correct = np.zeros(member.shape), np.zeros(member.shape, dtype=bool)
     for model, half in enumerate(tqdm(member.numpy(), desc="Models", unit="model", disable=None)):
-        fitted: Any = clone(estimator)
-        fitted.fit(_safe_indexing(X, np.flatnonzero(half)), labels[half])
-        probabilities[model], correct[model] = _evaluate_clone(fitted, X, names, codes)
+        with _name_half("`estimator`", model, labels[half]):
+            fitted: Any = clone(estimator)
+            fitted.fit(_safe_indexing(X, np.flatnonzero(half)), labels[half])
+        columns = _find_columns(fitted, names)[codes]
+        with _name_half("`predict_proba` of `estimator`", model, labels[half]):
+            posteriors = fitted.predict_proba(X)
+        probabilities[model], correct[model] = _read_posteriors(posteriors, columns, len(fitted.classes_))
     with np.errstate(divide="ignore"):  # an infinite loss is what `validate_inputs` knows to be a probability of 0
         losses = -np.log(probabilities)
-    named = {"labels": labels, "groups": groups, "units": units, "features": _numeric_features(X)}
-    inputs = validate_inputs(losses, member, correct=correct, **named)
-    return inputs, find_duplicate_rows(X, labels.tolist(), member)
+    return validate_inputs(losses, member, correct=correct, sure_of_axes=True, **named), notes
 
 
-def _numeric_features(X: Any) -> Any:
-    """X if it is an array of numbers, or the columns of numbers of a data frame; else None."""
-    if hasattr(X, "select_dtypes"):
-        X = X.select_dtypes(["number", "bool"]).to_numpy(dtype=float, na_value=np.nan)
-    return X if isinstance(X, np.ndarray) and X.dtype.kind in "biuf" and X.ndim > 1 and X.shape[1] else None
+def _rehearse(member: Bool[Tensor, "models points"], named: dict[str, Any], options: AuditOptions, X: Any) -> list[str]:
+    """Check all that an audit of these halves needs, on drawn losses, before anything is trained; notes on the rows."""
+    drawn = torch.rand(member.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    inputs = validate_inputs(-(-drawn).log1p(), member, correct=drawn < 0.5, sure_of_axes=True, **named)
+    try_attacks(inputs.models, options.attacks)
+    return find_duplicate_rows(X, named["labels"].tolist(), member)
+
+
+@contextmanager
+def _name_half(what: str, model: int, labels: Any) -> Iterator[None]:
+    """Say of an error in a user's code, or in a library it calls, on which half it was raised."""
+    try:
+        yield
+    except Exception as error:
+        names, counts = np.unique(np.asarray(labels), return_counts=True)
+        classes = ", ".join(f"{count} of class {name}" for name, count in zip(names[:8], counts, strict=False))
+        raise ValueError(
+            f"{what} fails on half {model}, {len(labels)} rows: {classes}{', …' * (len(names) > 8)}. It says: "
+            f"{type(error).__name__}: {arguments.shorten(str(error), 400)} Where a half has too few rows of a class, "
+            "merge rare classes, leave them out, or give more rows of them."
+        ) from error
 
 
 def _check_estimator(estimator: Any) -> None:
-    """Refuse what is no classifier with probabilities that scikit-learn can clone, with the way that is open to it."""
-    kind = type(estimator).__name__
-    if not hasattr(estimator, "fit") or not hasattr(estimator, "predict_proba"):
-        cure = (
-            "for a regressor, train copies and give their squared errors to `audit.of_losses(…, probabilities=False)`"
-        )
-        if isinstance(estimator, BaseEstimator) and is_classifier(estimator):
-            cure = "wrap it in scikit-learn's CalibratedClassifierCV, which adds probabilities"
-        raise TypeError(f"`estimator` must have `fit` and `predict_proba`, got {kind}; {cure}.")
-    if not hasattr(estimator, "get_params"):
+    """Refuse what surely is no classifier with probabilities that scikit-learn can clone, with the way open to it.
+
+    Methods that the class has under a condition, or that are delegated, may appear in `fit`.
+    """
+    kind, ours = type(estimator), isinstance(estimator, BaseEstimator)
+    if isinstance(estimator, type):
+        raise TypeError(f"`estimator` must be an instance, got the class {estimator.__name__}; call it.")
+    known = hasattr(estimator, "predict_proba") or hasattr(kind, "predict_proba") or kind.__module__[:8] != "sklearn."
+    if not hasattr(estimator, "fit") or not known or (ours and is_regressor(estimator)):
+        cure = _CALIBRATE if ours and is_classifier(estimator) else _FOR_REGRESSION
+        raise TypeError(f"`estimator` must have `fit` and `predict_proba`, got {kind.__name__}; {cure}.")
+    try:
+        clone(estimator)
+    except (TypeError, RuntimeError) as error:
         raise TypeError(
-            f"`estimator` must have `get_params`, so that it can be cloned, got {kind}; derive it from "
+            f"`estimator` must have `get_params`, so that it can be cloned, got {kind.__name__}: {error}; derive it from "
             "sklearn.base.BaseEstimator, or train copies and give their losses to `audit.of_losses`."
-        )
+        ) from error
 
 
-def _evaluate_clone(fitted: Any, X: Any, names: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The probability of each row's label, 0 for a label outside the clone's half, and whether it is the largest."""
-    if not hasattr(fitted, "classes_"):
-        raise TypeError(
-            f"`estimator` must have `classes_` after `fit`, got none from {type(fitted).__name__}; in `fit`, set "
-            "`self.classes_ = numpy.unique(y)`, in the order of the columns of `predict_proba`."
-        )
-    known = np.searchsorted(names, fitted.classes_)
-    posteriors = np.asarray(fitted.predict_proba(X), dtype=float)
-    if posteriors.shape != (len(codes), len(known)) or not bool(((posteriors >= 0) & (posteriors <= 1 + 1e-6)).all()):
+def _find_columns(fitted: Any, names: np.ndarray) -> np.ndarray:
+    """The column of each label in what `predict_proba` gives; -1 for one that the clone does not know."""
+    cure = "in `fit`, set `self.classes_ = numpy.unique(y)`, in the order of the columns of `predict_proba`"
+    for name, way in (("predict_proba", _CALIBRATE), ("classes_", cure)):
+        if not hasattr(fitted, name):
+            raise TypeError(
+                f"`estimator` must have `{name}` after `fit`, got none from {type(fitted).__name__}; {way}."
+            )
+    known = {label: column for column, label in enumerate(np.asarray(fitted.classes_).ravel().tolist())}
+    columns = np.array([known.get(name, -1) for name in names.tolist()])
+    if (columns < 0).all():
+        raise ValueError(f"`classes_` of `estimator` must be labels of `y`, got {arguments.shown([*known])}.")
+    return columns
+
+
+def _read_posteriors(posteriors: Any, columns: np.ndarray, classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """The probability of each row's label, 0 for one that the clone does not know, and whether it is the largest."""
+    table = to_floats("predict_proba", posteriors).double().numpy()
+    if table.shape != (len(columns), classes) or not bool((abs(table - 0.5) <= 0.5 + 1e-6).all()):
         raise ValueError(
-            f"`predict_proba` must give ({len(codes)}, {len(known)}) probabilities in [0, 1], one for each of "
-            f"`classes_`, got shape {posteriors.shape} or other values: the fit may have diverged, or `X` "
-            "may have missing values."
+            f"`predict_proba` must give ({len(columns)}, {classes}) probabilities in [0, 1], one for each of "
+            f"`classes_`, got shape {table.shape} or other values: the fit may have diverged, or `X` may have missing "
+            "values."
         )
-    all_classes = np.zeros((len(codes), len(names)))
-    all_classes[:, known] = posteriors
-    return all_classes[np.arange(len(codes)), codes].clip(0, 1), known[posteriors.argmax(1)] == codes
+    chance = np.where(columns < 0, 0.0, table[np.arange(len(columns)), columns])
+    return chance.clip(0, 1), table.argmax(1) == columns
 
 
 def train_modules(
@@ -117,34 +156,45 @@ def train_modules(
     folder: Path | str | None,
     recipe: Any,
     device: Any,
+    options: AuditOptions,
 ) -> tuple[AuditInputs, list[str]]:
     """Inputs of an audit, and notes, from modules trained by `train` or all at once; see `audit.of_module`."""
-    X, y = _to_inputs(X), _to_classes(y)
+    X, y = to_inputs(X), torch.from_numpy(to_classes("y", y, whole=True))
     if len(X) != len(y):
         raise ValueError(f"`X` and `y` must have equally many rows, got {len(X)} and {len(y)}.")
-    if recipe is not None and (train is not None or not isinstance(recipe, Recipe)):
-        raise ValueError("`recipe` must be a trainers.ensembles.Recipe, and goes with `train=None`.")
-    draws = _to_generator(generator)
-    place = _find_device(device, factory)
+    if train is not None and not callable(train):
+        raise TypeError(f"`train` must be a function `train(module, X, y)` or None, got {arguments.shown(train)}.")
+    _check_recipe(recipe, train)
+    _check_folder(folder)
+    draws = to_generator(generator)
     member = _draw_halves(len(X), models, draws, units, equal=train is None)
+    if train is None and len(member.sum(-1).unique()) > 1:
+        raise ValueError(
+            "`units` must have equally many rows where all modules are trained at once; give `train`, which trains "
+            "one after the other."
+        )
+    named = {"labels": y, "groups": groups, "units": units, "features": X}
+    notes = _rehearse(member, named, options, X)
+    with _own_draws():
+        first, other = _make_module(factory), _make_module(factory)
+        if first is other and train is not None:  # the module would remember the rows of earlier halves
+            raise ValueError("`factory` must make a new module at each call, got the same module twice.")
+        here = next(first.parameters(), torch.empty(0)).device
+        place = here if device is None else arguments.check_device("device", device)
+        rows = X.to(place), y.to(place)
+        on_outputs = _check_outputs(first.to(place), *rows)
     if train is None:
-        if len(member.sum(-1).unique()) > 1:
-            raise ValueError(
-                "`units` must have equally many rows where all modules are trained at once; give `train`, which trains "
-                "one after the other."
-            )
-        module = _make_module(factory).to(place)
-        losses, correct = _train_at_once(module, X.to(place), y.to(place), member, recipe or _RECIPE, draws, folder)
+        losses, correct = _train_at_once(first, *rows, member.to(place), recipe or _RECIPE, draws, folder)
     else:
         seeds = torch.randint(2**62, (models,), generator=draws).tolist()
-        _check_factory(factory)
-        rows = X.to(place), y.to(place)
-        each = tqdm(zip(member, seeds, strict=True), total=models, desc="Models", unit="model", disable=None)
-        answers = [_train_one(factory, train, *rows, half.to(place), seed, folder) for half, seed in each]
+        each = tqdm(zip(member.to(place), seeds, strict=True), total=models, desc="Models", unit="model", disable=None)
+        answers = [
+            _train_one(factory, train, *rows, half, seed, folder, model=model)
+            for model, (half, seed) in enumerate(each)
+        ]
         losses, correct = (torch.stack(part) for part in zip(*answers, strict=True))
-    named = {"labels": y, "groups": groups, "units": units, "features": X}
-    inputs = validate_inputs(losses, member, correct=correct, **named)
-    return inputs, find_duplicate_rows(X, y.tolist(), member)
+    inputs = validate_inputs(losses, member, correct=correct, sure_of_axes=True, **named)
+    return inputs._replace(notes=(*on_outputs, *inputs.notes)), notes
 
 
 def _train_one(
@@ -155,17 +205,20 @@ def _train_one(
     half: Bool[Tensor, " points"],
     number: int,
     folder: Path | str | None,
+    *,
+    model: int,
 ) -> Answers:
     """`Answers` of a module that the user's function trains on one half, read from `folder` if they are saved there."""
     with _own_draws():
         torch.manual_seed(number)  # `factory` and `train` draw from the global stream
         module = _make_module(factory).to(X.device)
         X = _match_precision(X, module)
+        _check_outputs(module, X, y)  # it also gives a lazy layer its weights
         weights = {name: part for name, part in module.state_dict().items() if isinstance(part, Tensor)}
 
         def compute() -> Answers:
-            _check_outputs(module, X, y)
-            result = train(module, X[half], y[half])
+            with _name_half("`train`", model, y[half].cpu()):
+                result = train(module, X[half], y[half])
             if isinstance(result, nn.Module) and result is not module:
                 raise ValueError(
                     "`train` must train the module that it receives, in place; it returned another module."
@@ -174,7 +227,8 @@ def _train_one(
                 raise ValueError(
                     "`train` must leave finite parameters; a module has diverged: lower its learning rate."
                 )
-            losses, wrong = cross_entropies(ModuleClassifier(module)(X), y)
+            with _name_half("`factory`", model, y[half].cpu()):
+                losses, wrong = cross_entropies(ModuleClassifier(module, "factory")(X), y)
             return losses.cpu(), ~wrong.cpu()
 
         return _load_or_compute(compute, folder, (X.device.type, X, y, half, number, repr(module), weights))
@@ -191,21 +245,24 @@ def _train_at_once(
 ) -> Answers:
     """`Answers` of modules that `trainers.ensembles` trains together, read from `folder` if they are saved there."""
     X = _match_precision(X, module)
-    _check_outputs(module, X, y)
     if module.eval()(X[:2]).numel() == len(X[:2]):
         module = nn.Sequential(module, _TwoLogits())
     dtype = X.dtype if X.is_floating_point() else torch.float32
-    drawn = initial(module, len(member), generator=draws, dtype=dtype)
-    stack = Stack(*({name: part.to(X.device) for name, part in parts.items()} for parts in vars(drawn).values()))
-    rows = member.nonzero()[:, 1].view(len(member), -1).to(X.device)
+    rows = member.nonzero()[:, 1].view(len(member), -1)
+    with _name_half("`factory` with `train=None`", 0, y[member[0]].cpu()):
+        drawn = initial(module, len(member), generator=draws, dtype=dtype)
+        parts = ({name: part.to(X.device) for name, part in own.items()} for own in (drawn.parameters, drawn.buffers))
+        examples, networks = Examples((X,), y), ModuleEnsemble(module, Stack(*parts))
 
     def compute() -> Answers:
-        examples, networks = Examples((X,), y), ModuleEnsemble(module, stack)
-        done = ensembles.train(networks, examples, rows, recipe, generator=draws, description=f"{len(member)} models")
-        score = done.compute_losses(examples)
+        with _name_half("`factory` with `train=None`", 0, y[member[0]].cpu()):
+            done = ensembles.train(
+                networks, examples, rows, recipe, generator=draws, description=f"{len(member)} models"
+            )
+            score = done.compute_losses(examples)
         return score.losses.cpu(), (score.wrong == 0).cpu()
 
-    weights = stack.parameters | stack.buffers
+    weights = networks.stack.parameters | networks.stack.buffers
     key = (X.device.type, X, y, rows, recipe, draws.get_state(), repr(module), weights)
     return _load_or_compute(compute, folder, key)
 
@@ -224,30 +281,17 @@ def _load_or_compute(compute: Callable[[], Answers], folder: Path | str | None, 
 
 
 def _make_module(factory: Callable[[], Any]) -> nn.Module:
-    if isinstance(factory, nn.Module):
-        raise TypeError("`factory` must be a function that makes a module, got a module; give its class or a lambda.")
-    module = factory()
+    if isinstance(factory, nn.Module) or not callable(factory):
+        raise TypeError(
+            f"`factory` must be a function that makes a module, got {arguments.shown(factory)}; try a lambda."
+        )
+    try:
+        module = factory()
+    except Exception as error:
+        raise ValueError(f"`factory` must make a module when called without arguments, got {error!r}.") from error
     if not isinstance(module, nn.Module):
         raise TypeError(f"`factory` must make an nn.Module when called, got {type(module).__name__}.")
     return module
-
-
-def _find_device(device: Any, factory: Callable[[], Any]) -> torch.device:
-    """Where modules are trained: the device asked for, if this machine has it, or that of a new module's parameters."""
-    if device is None:
-        with _own_draws():
-            return next(_make_module(factory).parameters(), torch.empty(0)).device
-    try:
-        found = torch.empty(0, device=device).device
-    except (RuntimeError, AssertionError, TypeError) as error:
-        found = str(error).partition("\n")[0].rstrip(".")
-    if isinstance(found, str) or found.type == "meta":
-        reason = f": {found}" * isinstance(found, str)
-        raise ValueError(
-            f"`device` must be one that this machine can compute on, got {arguments.shown(device)}{reason}; "
-            "'cpu' always is."
-        )
-    return found
 
 
 def _own_draws() -> AbstractContextManager[Any]:
@@ -255,17 +299,46 @@ def _own_draws() -> AbstractContextManager[Any]:
     return torch.random.fork_rng(devices=range(torch.cuda.device_count()))
 
 
-def _check_factory(factory: Callable[[], Any]) -> None:
-    """Refuse a factory that returns the same module twice: the module would remember the rows of earlier halves."""
-    with _own_draws():
-        if _make_module(factory) is _make_module(factory):
-            raise ValueError("`factory` must make a new module at each call, got the same module twice.")
-
-
-def _check_outputs(module: nn.Module, X: Tensor, y: Tensor) -> None:
-    """Refuse probabilities, and labels that are not classes of the module, before training starts."""
-    logits = logits_of_network("factory", ModuleClassifier(module), X)
+def _check_outputs(module: nn.Module, X: Tensor, y: Tensor) -> list[str]:
+    """Refuse probabilities, and labels that are not classes of the module; notes on its outputs."""
+    X = _match_precision(X, module)
+    odd = ~X.flatten(1).isfinite().all(1)
+    asked = torch.cat([X[:_ASKED], X[odd][:_ASKED]])
+    try:
+        logits, notes = logits_of_network("factory", ModuleClassifier(module, "factory"), asked)
+    except Exception as error:
+        kind = f"{tuple(asked.shape)} of {asked.dtype}"
+        whole = "; for a layer that takes no whole numbers give `X` as floats" * (not X.is_floating_point())
+        raise ValueError(
+            f"`factory` makes a module that fails on the first rows of `X`, {kind}{whole}: {error}"
+        ) from error
+    if bool(odd.any()) and not bool(logits.isfinite().all()):
+        raise ValueError("`X` must be finite, got NaN or infinity, for which the module gives no finite logits.")
     arguments.check_whole("y", y, most=logits.shape[-1] - 1)
+    return notes
+
+
+def _check_recipe(recipe: Any, train: Any) -> None:
+    if recipe is None:
+        return
+    if train is not None or not isinstance(recipe, Recipe):
+        raise ValueError("`recipe` must be a trainers.ensembles.Recipe, and goes with `train=None`.")
+    arguments.check_count("recipe.epochs", recipe.epochs)
+    arguments.check_count("recipe.batch", recipe.batch, least=1)
+    arguments.check_choice("recipe.optimiser", recipe.optimiser, ensembles.OPTIMISERS)
+    for name in ("learning_rate", "momentum", "weight_decay"):
+        arguments.check_number(f"recipe.{name}", getattr(recipe, name), least=0)
+
+
+def _check_folder(folder: Any) -> None:
+    """Make the folder, before hours are spent on what it is to keep."""
+    try:
+        if folder is not None:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            if not os.access(folder, os.W_OK):
+                raise PermissionError("it may not be written into")
+    except (OSError, TypeError) as error:
+        raise ValueError(f"`folder` must be a folder that can be written into, got {folder!r}: {error}.") from error
 
 
 class _TwoLogits(nn.Module):
@@ -279,27 +352,6 @@ def _match_precision(X: Tensor, module: nn.Module) -> Tensor:
     """The inputs in the floating-point precision of the module; integers stay as they are."""
     parameter = next(module.parameters(), None)
     return X if parameter is None or not X.is_floating_point() else X.to(parameter.dtype)
-
-
-def _to_inputs(X: Any) -> Shaped[Tensor, "points ..."]:
-    if isinstance(X, Dataset | DataLoader):
-        raise TypeError(
-            f"`X` must be a tensor or an array, got {type(X).__name__}; of a data set `data` give "
-            "`torch.stack([row for row, _ in data])`, and `[label for _, label in data]` as `y`."
-        )
-    inputs = to_tensor("X", X)
-    if inputs.ndim < 2:
-        raise ValueError(f"`X` must have rows of features, (rows, …), got shape {tuple(inputs.shape)}.")
-    if not bool(inputs.isfinite().all()):
-        raise ValueError("`X` must be finite, got NaN or infinity among its numbers.")
-    return inputs
-
-
-def _to_classes(y: Any) -> Tensor:
-    labels = to_tensor("y", y)
-    if labels.is_floating_point() and bool((labels == labels.round()).all()):
-        labels = labels.long()
-    return arguments.check_whole("y", labels, "rows").long()
 
 
 def _draw_halves(
@@ -318,17 +370,3 @@ def _draw_halves(
         order = torch.rand(models, count, dtype=torch.float32, generator=draws).argsort(-1)
         member = order < count // 2
     return member[:, unit]
-
-
-def _to_generator(generator: Any) -> torch.Generator:
-    """The given PyTorch generator, one seeded by the given NumPy generator, or, for None, one with seed 0."""
-    if generator is None:
-        return torch.Generator().manual_seed(0)
-    if isinstance(generator, np.random.Generator):
-        return torch.Generator().manual_seed(int(generator.integers(2**63)))
-    if not isinstance(generator, torch.Generator) or generator.device.type != "cpu":
-        raise TypeError(
-            "`generator` must be a torch.Generator on the CPU or a numpy.random.Generator, got "
-            f"{type(generator).__name__}; try numpy.random.default_rng(0)."
-        )
-    return generator

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float64, Num
+from jaxtyping import Float64, Num
 from torch import Tensor, nn
 
 from leakage import arguments
@@ -26,9 +26,13 @@ class ModuleClassifier:
 
     Points go in on the device of the module's first parameter and, unless they are whole numbers, with its dtype, or in
     float32 where there is none. One output o of each point stands for the two logits 0 and o of a binary classifier.
+
+    Attributes:
+        name: the argument that a message about its outputs names.
     """
 
     module: nn.Module
+    name: str = "network"
 
     @torch.no_grad()
     def __call__(self, points: Num[Tensor, "t ..."]) -> Float64[Tensor, "t classes"]:
@@ -42,8 +46,13 @@ class ModuleClassifier:
         finally:
             for layer, training in modes:
                 layer.training = training
+        if not all(isinstance(part, Tensor) for part in outputs):
+            raise TypeError(
+                f"`{self.name}` must return a tensor of logits, got {type(outputs[0]).__name__}; wrap it in a module "
+                "whose `forward` returns the logits alone, such as `self.inner(x).logits` or `self.inner(x)[0]`."
+            )
         logits = two_logits(torch.cat(outputs), count=len(points))
-        return check_logits(logits, count=len(points)).to(points.device, torch.float64)
+        return check_logits(logits, count=len(points), name=self.name).to(points.device, torch.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,9 +71,10 @@ class EstimatorClassifier:
     estimator: Any
     classes: np.ndarray | None = None
 
-    def __call__(self, points: Float[Tensor, "t d"]) -> Float64[Tensor, "t classes"]:
-        """The logits."""
-        posteriors = torch.from_numpy(_posteriors(self.estimator, points.detach().cpu().numpy()))
+    def __call__(self, points: Any) -> Float64[Tensor, "t classes"]:
+        """The logits, of a tensor or of what else the estimator takes."""
+        rows = points.detach().cpu().numpy() if isinstance(points, Tensor) else points
+        posteriors = torch.from_numpy(_posteriors(self.estimator, rows))
         if self.classes is not None and posteriors.ndim == 2:
             classes = np.asarray(self.classes)
             known = np.asarray(getattr(self.estimator, "classes_", classes))
@@ -76,10 +86,10 @@ class EstimatorClassifier:
             columns = torch.from_numpy(np.searchsorted(classes, known))
             posteriors = posteriors.new_zeros(len(posteriors), len(classes)).index_copy(1, columns, posteriors)
         logits = posteriors.clamp_min(torch.finfo(torch.float64).eps).log()
-        return check_logits(logits, count=len(points)).to(points.device)
+        return check_logits(logits, count=len(logits)).to(points.device if isinstance(points, Tensor) else "cpu")
 
 
-def _posteriors(estimator: Any, points: np.ndarray) -> np.ndarray:
+def _posteriors(estimator: Any, points: Any) -> np.ndarray:
     if hasattr(estimator, "predict_proba"):
         return np.asarray(estimator.predict_proba(points), dtype=float)
     if not hasattr(estimator, "predict") or not hasattr(estimator, "classes_"):
@@ -97,11 +107,11 @@ def two_logits(output: Tensor, *, count: int) -> Tensor:
     return torch.stack([torch.zeros_like(single), single], -1)
 
 
-def check_logits(logits: Tensor, *, count: int) -> Tensor:
+def check_logits(logits: Tensor, *, count: int, name: str = "network") -> Tensor:
     """`logits` if they are those of `count` points and of two classes or more; `ValueError` otherwise."""
     if logits.ndim != 2 or len(logits) != count or logits.shape[1] < 2:
         raise ValueError(
-            f"`network` must give logits ({count}, classes) with two classes or more, got {tuple(logits.shape)}; "
+            f"`{name}` must give logits ({count}, classes) with two classes or more, got {tuple(logits.shape)}; "
             "one output o of a binary classifier stands for the two logits 0 and o."
         )
     return logits

@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Float64, Int
+from sklearn.utils.validation import _num_samples
 from torch import Tensor, nn
 
 from leakage import arguments
+from leakage.arrays import to_array, to_classes, to_floats, to_rows, to_tensor
 from leakage.attacks.membership import posterior
 from leakage.attacks.membership.references import reference_matrix
 from leakage.models import mlp
@@ -106,22 +108,23 @@ class TrainedModels:
     def from_modules(
         cls,
         modules: Sequence[nn.Module],
-        points: Float[Tensor, "points ..."] | np.ndarray,
-        labels: Int[Tensor, " points"] | np.ndarray,
-        member: Bool[Tensor, "models points"] | np.ndarray,
-        partner: Int[Tensor, " models"] | np.ndarray | None = None,
+        points: Any,
+        labels: Any,
+        member: Any,
+        partner: Any = None,
     ) -> "TrainedModels":
         """PyTorch modules that return logits; attacks may use the weights of `Linear` and `ReLU` layers.
 
         Modules may be on a GPU. Their answers come back to the device of the points, where attacks compute.
         """
-        asked = _as_tensor(points, float)
-        tables = ((labels, int), (member, bool), (partner, int))
-        return cls(
-            [_to_classifier(module, asked.device) for module in modules],
-            asked,
-            *(None if table is None else _as_tensor(table, kind).to(asked.device) for table, kind in tables),
-        )
+        asked = points if isinstance(points, Tensor) else to_floats("points", points).double()
+        given = {"labels": labels, "member": member, "partner": partner}
+        tables = {
+            name: None if table is None else table if isinstance(table, Tensor) else to_tensor(name, table)
+            for name, table in given.items()
+        }
+        placed = {name: None if table is None else table.to(asked.device) for name, table in tables.items()}
+        return cls([_to_classifier(module, asked.device) for module in modules], asked, **placed)
 
     @classmethod
     def from_estimators(
@@ -132,8 +135,12 @@ class TrainedModels:
         member: Any,
         partner: Any = None,
     ) -> "TrainedModels":
-        """Fitted scikit-learn classifiers, with rows and labels as they were given to `fit`: arrays or lists."""
-        names, members = np.asarray(labels), np.asarray(member)
+        """Fitted scikit-learn classifiers, with rows and labels as they were given to `fit`.
+
+        Rows that are no finite numbers, such as texts, frames with names and sparse ones, are asked about once: attacks
+        that change rows are then left out.
+        """
+        names, members = to_classes("labels", labels), to_array("member", member)
         if not np.isin(members, (0, 1)).all():
             raise ValueError(f"`member` must hold truth values, or 0 and 1, got other values, of type {members.dtype}.")
         known = [np.asarray(getattr(one, "classes_", np.unique(names))) for one in estimators]
@@ -141,13 +148,16 @@ class TrainedModels:
         place = np.searchsorted(classes, names).clip(max=len(classes) - 1)
         if not np.array_equal(classes[place], names):  # noqa: TID251  classes may be strings
             raise ValueError(f"`labels` must be classes of the estimators, {arguments.shown(classes.tolist())}.")
-        return cls(
-            [EstimatorClassifier(one, classes) for one in estimators],
-            torch.as_tensor(np.asarray(points, dtype=float)),
-            torch.as_tensor(place),
-            torch.as_tensor(members.astype(bool)),
-            None if partner is None else torch.as_tensor(np.asarray(partner)),
+        networks, asked = [EstimatorClassifier(one, classes) for one in estimators], _to_points(points, estimators)
+        tables = (
+            torch.from_numpy(place),
+            torch.from_numpy(members.astype(bool)),
+            None if partner is None else to_tensor("partner", partner),
         )
+        if asked is not None:
+            return cls(networks, asked, *tables)
+        margins, right = _ask(networks, to_rows("points", points), tables[0])
+        return cls((), None, *tables, saved_losses=nn.functional.softplus(-margins), saved_correct=right)
 
     @classmethod
     def from_losses(
@@ -227,15 +237,10 @@ class TrainedModels:
 
     @cached_property
     def _margins_and_correct(self) -> tuple[Tensor, Tensor]:
-        """`margins` and `correct`, model by model, because the logits of all models together need much memory."""
+        """`margins` and `correct`."""
         cached = self.__dict__.get("logits")
-        each = (_logits(one, self.rows) for one in self.classifiers) if cached is None else cached
-        margins, right = [], []
-        for logits in each:
-            labels = arguments.check_whole("labels", self.true_labels, most=logits.shape[-1] - 1)
-            margins.append(posterior.label_logit(logits, labels))
-            right.append(posterior.correct(logits, labels).bool())
-        return torch.stack(margins), torch.stack(right)
+        asked = self.classifiers if cached is None else [lambda _, own=own: own for own in cached]
+        return _ask(asked, self.rows, self.true_labels)
 
     @property
     def target_numbers(self) -> tuple[int, ...]:
@@ -340,9 +345,9 @@ def _apply_to_rows(network: Classifier, shape: tuple[int, ...], rows: Float[Tens
     return network(rows.reshape(len(rows), *shape))
 
 
-def _logits(network: Classifier, rows: Float64[Tensor, "t d"]) -> Float64[Tensor, "t classes"]:
+def _logits(network: Classifier, rows: Any) -> Float64[Tensor, "t classes"]:
     network = network.to(torch.float64) if isinstance(network, Mlp) else network
-    return check_logits(network(rows), count=len(rows)).detach().double()
+    return check_logits(network(rows), count=_num_samples(rows)).detach().double()
 
 
 def _to_classifier(module: nn.Module, device: torch.device) -> Classifier:
@@ -372,6 +377,32 @@ def _check_partners(member: Bool[Tensor, "models points"], partner: Int[Tensor, 
         )
 
 
-def _as_tensor(values: Tensor | np.ndarray, kind: type) -> Tensor:
-    """A tensor as it is, an array as a tensor of this kind."""
-    return values if isinstance(values, Tensor) else torch.from_numpy(np.asarray(values, kind))
+def _to_points(points: Any, estimators: Sequence[Any]) -> Tensor | None:
+    """Points as finite numbers, which attacks may change; None where the estimators must get them as they are."""
+    named = hasattr(points, "columns") and any(hasattr(one, "feature_names_in_") for one in estimators)
+    if named or hasattr(points, "tocsr"):
+        return None
+    try:
+        found = to_floats("points", points).double()
+    except (TypeError, ValueError):
+        return None
+    return found if bool(found.isfinite().all()) else None
+
+
+def _ask(networks: Sequence[Classifier], points: Any, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Margins, and whether predictions are right, model by model, because logits of all together need much memory."""
+    margins, right = [], []
+    for model, network in enumerate(networks):
+        try:
+            logits = _logits(network, points)
+        except (NotAvailable, KeyboardInterrupt):
+            raise
+        except Exception as error:
+            raise ValueError(
+                f"model {model} fails on `points`, {type(points).__name__}: {error}. Give points as it takes them, or "
+                "its losses to `audit.of_losses`."
+            ) from error
+        arguments.check_whole("labels", labels, most=logits.shape[-1] - 1)
+        margins.append(posterior.label_logit(logits, labels))
+        right.append(posterior.correct(logits, labels).bool())
+    return torch.stack(margins), torch.stack(right)
