@@ -283,7 +283,10 @@ def _audit_file(scores: Path, gates: "Sequence[Gate]", *, level: float, remeasur
     metrics = [gate.metric.removeprefix(SLICE) for gate in gates]
     fprs = sorted({*FPRS, *(float(metric[4:]) for metric in metrics if metric.startswith("tpr@"))}, reverse=True)
     options = check_options(fprs, level)
-    return run_audit(inputs_from_file(scores), options, remeasure=remeasure)
+    inputs = inputs_from_file(scores)
+    if inputs.labels is None and inputs.groups is None and any(gate.metric.startswith(SLICE) for gate in gates):
+        raise UserError(f"a bar on {SLICE}… needs `labels` or `groups` in {scores}.")
+    return run_audit(inputs, options, remeasure=remeasure)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Lower bounds on ε from what an attacker guessed, for lists, NumPy arrays and tensors."""
 
 import math
+from functools import partial
 from typing import Any
 
 from scipy import special
@@ -15,6 +16,8 @@ from leakage.metrics.estimates import clopper_pearson, smallest_count
 _PAIRS = "pairs (members, outsiders), such as [(50, 50)]"
 _FAIRNESS_TEST_LEVEL = 1e-4  # false-alarm rate of the test that the coins are fair
 _MOST_CANARIES = 2**20
+_MOST_TRIALS = 2**53  # as whole numbers of float64
+_LEAST_RATE = 2.0**-53  # that a float64 tells from 0 beside 1
 
 
 def one_run(
@@ -62,13 +65,13 @@ def canaries_for(
     """How many canaries `one_run` needs for a bound of at least ε if every guess is right; an error if over a million.
 
     Args:
-        epsilon: the ε to be shown, above 0, in nats.
+        epsilon: the ε to be shown, above 0 and at most 64, in nats.
         delta: δ of (ε, δ)-differential privacy, in [0, 1).
         level: of the bound, with one pair of guesses.
         share: how many of the canaries are guessed, in (0, 1]; an attack is rarely right about all of them.
         gaussian: as in `one_run`.
     """
-    epsilon = arguments.check_number("epsilon", epsilon, above=0)
+    epsilon = arguments.check_number("epsilon", epsilon, above=0, most=epsilon_bounds.LARGEST)
     share = arguments.check_number("share", share, above=0, most=1)
     delta, level = _check_delta_and_level(delta, level, gaussian)
     if gaussian:
@@ -84,7 +87,8 @@ def canaries_for(
     found = smallest_count(suffices, most=_MOST_CANARIES)
     if found is None:
         raise ValueError(
-            f"`epsilon` must be one that a million canaries can show, got {epsilon:g}; take a smaller one."
+            f"`epsilon` must be one that a million canaries can show, got {epsilon:g} at δ = {delta:g}, with "
+            f"{share:.3g} of them guessed; take a smaller ε or δ, or a larger `share`."
         )
     return found
 
@@ -122,7 +126,8 @@ def _ratio_of_trials(hits: tuple[int, int], alarms: tuple[int, int], *, delta: f
     # An interval leaves half of its error on either side, and only one side is used.
     tpr, fpr = clopper_pearson(*hits, level=level), clopper_pearson(*alarms, level=level)
     ratios = ((tpr.low - delta, fpr.high), (1 - fpr.high - delta, 1 - tpr.low))
-    return max(0.0, *(math.log(numerator / denominator) for numerator, denominator in ratios if numerator > 0))
+    found = [math.log(part / max(whole, _LEAST_RATE)) for part, whole in ratios if part > 0]
+    return max([0.0, *found])
 
 
 def _to_row(name: str, values: Any, *, boolean: bool = False) -> Tensor:
@@ -137,9 +142,8 @@ def _to_pairs(name: str, values: Any, rule: str, *, one: bool = False) -> list[t
     table = table[None] if one else table
     if table.ndim != 2 or table.shape[1] != 2 or not len(table):
         raise ValueError(f"`{name}` must be {rule}, got {arguments.shown(values)}.")
-    return [
-        (arguments.check_count(name, first), arguments.check_count(name, second)) for first, second in table.tolist()
-    ]
+    check = partial(arguments.check_count, name, most=_MOST_TRIALS)
+    return [(check(first), check(second)) for first, second in table.tolist()]
 
 
 def _check_delta_and_level(delta: float, level: float, gaussian: bool = False) -> tuple[float, float]:

@@ -110,8 +110,8 @@ def _check_estimator(estimator: Any) -> None:
         clone(estimator)
     except (TypeError, RuntimeError) as error:
         raise TypeError(
-            f"`estimator` must have `get_params`, so that it can be cloned, got {kind.__name__}: {error}; derive it from "
-            "sklearn.base.BaseEstimator, or train copies and give their losses to `audit.of_losses`."
+            f"`estimator` must have `get_params`, so that it can be cloned, got {kind.__name__}: {error}; derive it "
+            "from sklearn.base.BaseEstimator, or train copies and give their losses to `audit.of_losses`."
         ) from error
 
 

@@ -20,7 +20,7 @@ from leakage.metrics.estimates import as_sample
 from leakage.metrics.scores import round_digits
 
 _TIE_SEED = 0  # of the order of equal scores, so that the same points give the same bound
-_LARGEST = 64.0  # ε in nats, and μ; no sample of realistic size refutes more
+LARGEST = 64.0  # ε in nats, and μ; no sample of realistic size refutes more
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def _first_zero(excess: Callable[[float], float]) -> float:
     """
     if excess(0.0) >= 0:
         return 0.0
-    if excess(_LARGEST) < 0:
-        return _LARGEST
-    low = next(step for step in range(int(_LARGEST)) if excess(step + 1.0) >= 0)
+    if excess(LARGEST) < 0:
+        return LARGEST
+    low = next(step for step in range(int(LARGEST)) if excess(step + 1.0) >= 0)
     return float(optimize.brentq(excess, low, low + 1.0, xtol=1e-9))  # pyright: ignore[reportArgumentType]

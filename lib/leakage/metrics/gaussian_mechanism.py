@@ -7,7 +7,7 @@ import math
 
 from scipy import optimize, special
 
-_LARGEST_MU = 1e3  # its ε is half a million
+_LEAST_MU, _LARGEST_MU = 1e-9, 1e3  # nobody tells the first from 0; the ε of the second is half a million
 
 
 def delta(noise: float, epsilon: float) -> float:
@@ -37,8 +37,10 @@ def epsilon(noise: float, delta: float) -> float:
 
 
 def mu(epsilon: float, delta: float) -> float:
-    """1/σ of the Gaussian mechanism whose smallest ε at this δ is `epsilon`, which must be above 0."""
-    return float(optimize.brentq(lambda mu: _excess(epsilon, 1 / mu, delta), 1e-9, _LARGEST_MU, xtol=1e-12))  # pyright: ignore[reportArgumentType]
+    """1/σ of the Gaussian mechanism whose smallest ε at this δ is `epsilon`, above 0 and below half a million."""
+    if _excess(epsilon, 1 / _LEAST_MU, delta) >= 0:
+        return _LEAST_MU
+    return float(optimize.brentq(lambda mu: _excess(epsilon, 1 / mu, delta), _LEAST_MU, _LARGEST_MU, xtol=1e-12))  # pyright: ignore[reportArgumentType]
 
 
 def _excess(guess: float, noise: float, target: float) -> float:
