@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import small_data
 from leakage.data import datasets
 from leakage.data.datasets import DATASETS, DataAbsent, DataDamaged, DownloadFailed, ServerUnreachable
+from reproduced import command_line
 from small_data import PACKINGS, entry, pack, put, serving, spoiled, tree
 
 PAYLOAD = bytes(range(256)) * 20
@@ -61,6 +62,16 @@ def test_an_entry_is_complete_and_its_path_stays_below_the_folder(dataset, file)
     assert not path.is_absolute()
     assert ".." not in path.parts
     assert bool(file.member) == (path.suffix == ".tgz")
+
+
+def test_a_home_that_nobody_has_is_one_line(monkeypatch, capsys):
+    monkeypatch.setenv("LEAKAGE_DATA", "~nobody-of-this-name/data")
+    for words in (["data"], ["data", "mnist"], ["data", "--needed"]):
+        assert command_line.main(words) == 1
+        complaint = capsys.readouterr().err
+        assert "there is no home for ~nobody-of-this-name/data; set HOME, or LEAKAGE_DATA" in complaint
+        assert complaint.count("\n") == 1
+    assert command_line.main(["data", "--needed", "--if-possible"]) == 0
 
 
 def test_the_folder_is_the_one_the_user_names(monkeypatch, tmp_path):

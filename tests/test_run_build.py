@@ -17,6 +17,7 @@ import pytest
 
 from checking import HANGS, wait_until
 from reproduced import build as building
+from reproduced import command_line
 from reproduced.run import chapter_cache, run_chapters
 from reproduced.run.run_chapters import Execution, Progress, Task, local_executor
 from small_book import (
@@ -342,6 +343,34 @@ def test_two_builds_into_one_folder_are_refused(repository, capsys):
     assert "another build is running" in capsys.readouterr().err
 
 
+def test_a_repository_of_another_owner_is_said_in_gits_words(repository, capsys, monkeypatch):
+    without_kernels(monkeypatch)
+
+    def refuse(root, *arguments):
+        raise subprocess.CalledProcessError(
+            128, "git", stderr=b"fatal: detected dubious ownership\nTo add an exception"
+        )
+
+    (repository / ".git").mkdir()
+    monkeypatch.setattr(chapter_cache, "_git", refuse)
+    assert build(repository, "--seed", "5") == 0
+    assert "leakage: the results have no commit: fatal: detected dubious ownership To add" in capsys.readouterr().err
+    assert leakage(repository, "replicate") == 2
+    assert "dubious ownership" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("home", [None, "nowhere"])
+def test_a_user_without_a_home_has_one_in_the_build_folder(home, tmp_path, monkeypatch):
+    def lacking():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setenv("HOME", "as it was")
+    if home is None:
+        monkeypatch.setattr(Path, "home", lacking)
+    command_line._ensure_home(tmp_path)
+    assert os.environ["HOME"] == (f"{tmp_path / 'home'}" if home is None else "as it was")
+
+
 # ── the other commands ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -349,6 +378,11 @@ def test_only_a_finished_full_scale_run_is_recorded_and_it_makes_the_page_stale(
     without_kernels(monkeypatch)
     assert leakage(repository, "record", "sums") == 2
     assert "`leakage build sums --profile paper` makes one" in capsys.readouterr().err
+    assert build(repository, "sums", "--profile", "paper") == 0
+    assert leakage(repository, "record", "sums") == 2
+    assert "executed without a commit" in capsys.readouterr().err
+    monkeypatch.setattr(chapter_cache, "_commit", lambda root: ("f00d", False))
+    (repository / "_build/executed/paper/sums.ipynb").unlink()
     assert build(repository, "sums", "--profile", "paper") == 0
     assert leakage(repository, "record", "sums") == 0
     kept = json.loads((repository / "book/records/sums.json").read_text("utf-8"))

@@ -211,7 +211,8 @@ def verdict_line(report: Report) -> str:
 def keep_record(book: Book, chapter: str) -> Path:
     """Write what the finished run in profile `paper` judged to `book/records/`, which makes the chapter stale.
 
-    With each claim is kept the digest of the rule that judged it. A `UserError` if there is no such run.
+    With each claim is kept the digest of the rule that judged it. A `UserError` if there is no such run, or none of a
+    commit.
     """
     (chapter,) = book.choose([chapter])
     notebook = chapter_cache.read(book.executed("paper", chapter))
@@ -219,6 +220,9 @@ def keep_record(book: Book, chapter: str) -> Path:
         raise UserError(
             f"{chapter} has no finished run to record: `leakage build {chapter} --profile paper` makes one."
         )
+    if notebook.metadata[EXECUTION_KEY]["commit"] is None:
+        reason = chapter_cache.why_no_commit(book.root) or "execute it again in a repository of git"
+        raise UserError(f"{chapter} was executed without a commit, which a record must name: {reason}.")
     found = read_ledger(notebook, book.declarations(chapter))
     # A line for the run, and one for each claim.
     run = json.dumps({**found.as_json, "claims": []}, ensure_ascii=False, allow_nan=False).removesuffix("]}")

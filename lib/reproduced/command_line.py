@@ -352,9 +352,11 @@ def build(options: argparse.Namespace) -> int:
     from reproduced import build as building
     from reproduced.pages.summaries import lacking_data
     from reproduced.run.book import open_book
+    from reproduced.run.chapter_cache import why_no_commit
 
     book = open_book(options.root, options.build_dir)
     book.choose(options.chapters)
+    _ensure_home(book.build)
     parameters = _parameters(options)
     places = {"jobs": options.jobs, "workers": options.workers, "cluster": options.cluster}
     with (
@@ -372,12 +374,22 @@ def build(options: argparse.Namespace) -> int:
         )
     for fault in report.faults:
         _complain(fault)
+    if reason := why_no_commit(book.root):
+        _complain(f"leakage: the results have no commit: {reason}")
     if not options.no_render and (book.site / "index.html").is_file():
         print(f"The book: {book.site / 'index.html'}")
     print(f"Claims: {building.verdict_line(report)}")
     if lacking := lacking_data(report.ledgers.values()):
         print(lacking)
     return _FAILED if report.faults else 0
+
+
+def _ensure_home(folder: Path) -> None:
+    """Give kernels a home within a folder where the user has none, as in some containers: Jupyter asks for one."""
+    try:
+        Path.home()
+    except RuntimeError:
+        os.environ["HOME"] = str(folder.absolute() / "home")
 
 
 def _parameters(options: argparse.Namespace) -> dict[str, Any]:
@@ -395,6 +407,7 @@ def replicate(options: argparse.Namespace) -> int:
     from reproduced.run.book import STANDARD, open_book
 
     book = open_book(options.root, options.build_dir)
+    _ensure_home(book.build)
     places = {"jobs": options.jobs, "workers": options.workers, "cluster": options.cluster}
     with (
         Progress() as progress,

@@ -21,7 +21,15 @@ from reproduced.claims.texts import NOT_JUDGED
 from reproduced.pages.ledgers import Judgement, read_ledger
 from reproduced.run import chapter_cache, replications
 from reproduced.run.book import STANDARD, Book, UserError
-from reproduced.run.chapter_cache import ABSENT, EXECUTION_KEY, Plan, execution_provenance, make_plan, run_plans
+from reproduced.run.chapter_cache import (
+    ABSENT,
+    EXECUTION_KEY,
+    Plan,
+    execution_provenance,
+    make_plan,
+    run_plans,
+    why_no_commit,
+)
 from reproduced.run.run_chapters import ChapterExecutor, Progress
 
 _RUN_FIELDS = ("commit", "date", "device", "device_name", "processor", "versions", "seconds")
@@ -44,7 +52,8 @@ def replicate(
     check(book)
     origin = execution_provenance(book, STANDARD["device"])
     if origin["commit"] is None or origin["dirty"]:
-        raise UserError("the seeds are drawn from the hash of a commit: commit first, then replicate.")
+        reason = why_no_commit(book.root) or "commit first, then replicate"
+        raise UserError(f"the seeds are drawn from the hash of a commit: {reason}.")
     kept = replications.read(book)
     order = replications.draw_seeds(origin["commit"], seeds + max(map(len, kept.values()), default=0))
     numbers = {chapter: _seeds_of_claims(book, chapter, kept[chapter]) for chapter in chosen}

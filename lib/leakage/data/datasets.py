@@ -177,10 +177,16 @@ DATASETS: dict[str, Dataset] = {entry.name: entry for entry in _ALL}
 def data_folder() -> Path:
     """The data folder: `$LEAKAGE_DATA`, else `$XDG_CACHE_HOME/leakage`, else `~/.cache/leakage`. It need not exist."""
     chosen = os.environ.get("LEAKAGE_DATA", "")
-    if chosen:
-        return Path(chosen).expanduser().absolute()
     cache = Path(os.environ.get("XDG_CACHE_HOME", ""))  # ignored if relative, as the XDG specification demands
-    return (cache if cache.is_absolute() else Path.home() / ".cache") / "leakage"
+    try:
+        if chosen:
+            return Path(chosen).expanduser().absolute()
+        return (cache if cache.is_absolute() else Path.home() / ".cache") / "leakage"
+    except RuntimeError as error:
+        raise DataAbsent(
+            f"the folder of data is not known: there is no home for {chosen or '~/.cache/leakage'}; set HOME, or "
+            "LEAKAGE_DATA to a folder."
+        ) from error
 
 
 @dataclass(frozen=True)

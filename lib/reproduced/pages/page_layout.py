@@ -105,10 +105,9 @@ def copy_alt_texts(notebook: NotebookNode) -> None:
 
 
 def add_first_cell(notebook: NotebookNode, repository: str) -> NotebookNode:
-    """A copy for download, with a cell that fetches the sources of the book, if they have an address, where it runs."""
+    """A copy for download, with a cell that fetches the book's sources, if their address and commit are known."""
     whole = copy.deepcopy(notebook)
-    if repository:
-        commit = notebook.metadata[EXECUTION_KEY]["commit"] or "main"
+    if repository and (commit := notebook.metadata[EXECUTION_KEY]["commit"]):
         source = fill_template("first_cell.txt", repository=repository, commit=commit)
         whole.cells.insert(0, new_code_cell(source.strip()))
     return whole

@@ -240,6 +240,18 @@ def _commit(root: Path) -> tuple[str | None, bool]:
         return None, False
 
 
+def why_no_commit(root: Path) -> str:
+    """What git says of a repository whose commit it does not tell, such as one of another owner; else empty."""
+    try:
+        if (root / ".git").exists():
+            _git(root, "rev-parse", "--verify", "HEAD")
+        return ""
+    except subprocess.CalledProcessError as error:
+        return " ".join(error.stderr.decode("utf-8", "replace").split())
+    except OSError as error:
+        return str(error)
+
+
 def _git(root: Path, *arguments: str) -> str:
     """What git says of the repository at `root`, whichever one the environment names, as it does inside a hook."""
     own = {n: value for n, value in os.environ.items() if not n.startswith("GIT_") or n.startswith("GIT_CONFIG")}

@@ -67,6 +67,7 @@ def fetch_needed(root: Path | None, *, hurried: bool) -> Iterator[Line]:
     """
     try:
         names = needed_datasets(root)
+        datasets.data_folder()
     except (OSError, ValueError) as error:
         yield Line(str(error), fault=True)
         return
