@@ -86,7 +86,7 @@ def test_other_things_than_trained_models_are_refused():
     with pytest.raises(TypeError, match="`models` must be"):
         audit.of_models(PAIRS.member)
     tree = DecisionTreeClassifier().fit(np.eye(2), [0, 1])
-    with pytest.raises(ValueError, match="`member` must hold truth values"):
+    with pytest.raises(TypeError, match="`member` must hold numbers, got str"):
         TrainedModels.from_estimators([tree] * 4, np.eye(2), np.array([0, 1]), np.full((4, 2), "False"))
 
 

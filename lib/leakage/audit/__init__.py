@@ -99,10 +99,10 @@ def of_losses(
         fprs: false positive rates at which true positive rates are measured.
         level: of the intervals.
     """
+    options = check_options(fprs, level, attacks)
     more = {"target": target, "population": population, "correct": correct, "labels": labels, "groups": groups}
     more |= {"member_losses": member_losses, "outsider_losses": outsider_losses, "units": units}
     more |= {"features": features, "probabilities": probabilities}
-    options = check_options(fprs, level, attacks)
     return run_audit(validate_inputs(losses, member, **more), options)
 
 

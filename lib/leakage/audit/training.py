@@ -120,9 +120,8 @@ def _find_columns(fitted: Any, names: np.ndarray) -> np.ndarray:
     cure = "in `fit`, set `self.classes_ = numpy.unique(y)`, in the order of the columns of `predict_proba`"
     for name, way in (("predict_proba", _CALIBRATE), ("classes_", cure)):
         if not hasattr(fitted, name):
-            raise TypeError(
-                f"`estimator` must have `{name}` after `fit`, got none from {type(fitted).__name__}; {way}."
-            )
+            kind = type(fitted).__name__
+            raise TypeError(f"`estimator` must have `{name}` after `fit`, got none from {kind}; {way}.")
     known = {label: column for column, label in enumerate(np.asarray(fitted.classes_).ravel().tolist())}
     columns = np.array([known.get(name, -1) for name in names.tolist()])
     if (columns < 0).all():
@@ -136,8 +135,7 @@ def _read_posteriors(posteriors: Any, columns: np.ndarray, classes: int) -> tupl
     if table.shape != (len(columns), classes) or not bool((abs(table - 0.5) <= 0.5 + 1e-6).all()):
         raise ValueError(
             f"`predict_proba` must give ({len(columns)}, {classes}) probabilities in [0, 1], one for each of "
-            f"`classes_`, got shape {table.shape} or other values: the fit may have diverged, or `X` may have missing "
-            "values."
+            f"`classes_`, got shape {table.shape} or others: the fit may have diverged, or `X` may have missing values."
         )
     chance = np.where(columns < 0, 0.0, table[np.arange(len(columns)), columns])
     return chance.clip(0, 1), table.argmax(1) == columns
@@ -164,15 +162,13 @@ def train_modules(
         raise ValueError(f"`X` and `y` must have equally many rows, got {len(X)} and {len(y)}.")
     if train is not None and not callable(train):
         raise TypeError(f"`train` must be a function `train(module, X, y)` or None, got {arguments.shown(train)}.")
-    _check_recipe(recipe, train)
+    if recipe is not None and (train is not None or not isinstance(recipe, Recipe)):
+        raise ValueError("`recipe` must be a trainers.ensembles.Recipe, and goes with `train=None`.")
     _check_folder(folder)
     draws = to_generator(generator)
     member = _draw_halves(len(X), models, draws, units, equal=train is None)
     if train is None and len(member.sum(-1).unique()) > 1:
-        raise ValueError(
-            "`units` must have equally many rows where all modules are trained at once; give `train`, which trains "
-            "one after the other."
-        )
+        raise ValueError("`units` must have equally many rows where `train` is None; else give `train`.")
     named = {"labels": y, "groups": groups, "units": units, "features": X}
     notes = _rehearse(member, named, options, X)
     with _own_draws():
@@ -187,11 +183,8 @@ def train_modules(
         losses, correct = _train_at_once(first, *rows, member.to(place), recipe or _RECIPE, draws, folder)
     else:
         seeds = torch.randint(2**62, (models,), generator=draws).tolist()
-        each = tqdm(zip(member.to(place), seeds, strict=True), total=models, desc="Models", unit="model", disable=None)
-        answers = [
-            _train_one(factory, train, *rows, half, seed, folder, model=model)
-            for model, (half, seed) in enumerate(each)
-        ]
+        each = tqdm([*enumerate(zip(member.to(place), seeds, strict=True))], "Models", unit="model", disable=None)
+        answers = [_train_one(factory, train, *rows, half, seed, folder, model) for model, (half, seed) in each]
         losses, correct = (torch.stack(part) for part in zip(*answers, strict=True))
     inputs = validate_inputs(losses, member, correct=correct, sure_of_axes=True, **named)
     return inputs._replace(notes=(*on_outputs, *inputs.notes)), notes
@@ -205,7 +198,6 @@ def _train_one(
     half: Bool[Tensor, " points"],
     number: int,
     folder: Path | str | None,
-    *,
     model: int,
 ) -> Answers:
     """`Answers` of a module that the user's function trains on one half, read from `folder` if they are saved there."""
@@ -219,16 +211,11 @@ def _train_one(
         def compute() -> Answers:
             with _name_half("`train`", model, y[half].cpu()):
                 result = train(module, X[half], y[half])
-            if isinstance(result, nn.Module) and result is not module:
-                raise ValueError(
-                    "`train` must train the module that it receives, in place; it returned another module."
-                )
-            if not all(bool(part.isfinite().all()) for part in module.parameters()):
-                raise ValueError(
-                    "`train` must leave finite parameters; a module has diverged: lower its learning rate."
-                )
-            with _name_half("`factory`", model, y[half].cpu()):
                 losses, wrong = cross_entropies(ModuleClassifier(module, "factory")(X), y)
+            if isinstance(result, nn.Module) and result is not module:
+                raise ValueError("`train` must train the module that it receives, in place; it returned another one.")
+            if not all(bool(part.isfinite().all()) for part in (losses, *module.parameters())):
+                raise ValueError("`train` must leave finite parameters; one has diverged: lower its learning rate.")
             return losses.cpu(), ~wrong.cpu()
 
         return _load_or_compute(compute, folder, (X.device.type, X, y, half, number, repr(module), weights))
@@ -249,16 +236,15 @@ def _train_at_once(
         module = nn.Sequential(module, _TwoLogits())
     dtype = X.dtype if X.is_floating_point() else torch.float32
     rows = member.nonzero()[:, 1].view(len(member), -1)
-    with _name_half("`factory` with `train=None`", 0, y[member[0]].cpu()):
+    with _name_half("`recipe` or `factory`", 0, y[member[0]].cpu()):
         drawn = initial(module, len(member), generator=draws, dtype=dtype)
         parts = ({name: part.to(X.device) for name, part in own.items()} for own in (drawn.parameters, drawn.buffers))
         examples, networks = Examples((X,), y), ModuleEnsemble(module, Stack(*parts))
 
     def compute() -> Answers:
-        with _name_half("`factory` with `train=None`", 0, y[member[0]].cpu()):
-            done = ensembles.train(
-                networks, examples, rows, recipe, generator=draws, description=f"{len(member)} models"
-            )
+        with _name_half("`recipe` or `factory`", 0, y[member[0]].cpu()):
+            shown = f"{len(member)} models"
+            done = ensembles.train(networks, examples, rows, recipe, generator=draws, description=shown)
             score = done.compute_losses(examples)
         return score.losses.cpu(), (score.wrong == 0).cpu()
 
@@ -282,9 +268,7 @@ def _load_or_compute(compute: Callable[[], Answers], folder: Path | str | None, 
 
 def _make_module(factory: Callable[[], Any]) -> nn.Module:
     if isinstance(factory, nn.Module) or not callable(factory):
-        raise TypeError(
-            f"`factory` must be a function that makes a module, got {arguments.shown(factory)}; try a lambda."
-        )
+        raise TypeError(f"`factory` must be a function that makes a module, got {arguments.shown(factory)}.")
     try:
         module = factory()
     except Exception as error:
@@ -316,18 +300,6 @@ def _check_outputs(module: nn.Module, X: Tensor, y: Tensor) -> list[str]:
         raise ValueError("`X` must be finite, got NaN or infinity, for which the module gives no finite logits.")
     arguments.check_whole("y", y, most=logits.shape[-1] - 1)
     return notes
-
-
-def _check_recipe(recipe: Any, train: Any) -> None:
-    if recipe is None:
-        return
-    if train is not None or not isinstance(recipe, Recipe):
-        raise ValueError("`recipe` must be a trainers.ensembles.Recipe, and goes with `train=None`.")
-    arguments.check_count("recipe.epochs", recipe.epochs)
-    arguments.check_count("recipe.batch", recipe.batch, least=1)
-    arguments.check_choice("recipe.optimiser", recipe.optimiser, ensembles.OPTIMISERS)
-    for name in ("learning_rate", "momentum", "weight_decay"):
-        arguments.check_number(f"recipe.{name}", getattr(recipe, name), least=0)
 
 
 def _check_folder(folder: Any) -> None:

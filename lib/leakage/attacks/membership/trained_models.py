@@ -17,7 +17,7 @@ from sklearn.utils.validation import _num_samples
 from torch import Tensor, nn
 
 from leakage import arguments
-from leakage.arrays import to_array, to_classes, to_floats, to_rows, to_tensor
+from leakage.arrays import to_classes, to_floats, to_matrix, to_rows, to_tensor
 from leakage.attacks.membership import posterior
 from leakage.attacks.membership.references import reference_matrix
 from leakage.models import mlp
@@ -118,13 +118,9 @@ class TrainedModels:
         Modules may be on a GPU. Their answers come back to the device of the points, where attacks compute.
         """
         asked = points if isinstance(points, Tensor) else to_floats("points", points).double()
-        given = {"labels": labels, "member": member, "partner": partner}
-        tables = {
-            name: None if table is None else table if isinstance(table, Tensor) else to_tensor(name, table)
-            for name, table in given.items()
-        }
-        placed = {name: None if table is None else table.to(asked.device) for name, table in tables.items()}
-        return cls([_to_classifier(module, asked.device) for module in modules], asked, **placed)
+        classes = torch.from_numpy(to_classes("labels", labels, whole=True))
+        tables = (part.to(asked.device) for part in (classes, *_to_masks(member, partner)) if part is not None)
+        return cls([_to_classifier(module, asked.device) for module in modules], asked, *tables)
 
     @classmethod
     def from_estimators(
@@ -140,24 +136,18 @@ class TrainedModels:
         Rows that are no finite numbers, such as texts, frames with names and sparse ones, are asked about once: attacks
         that change rows are then left out.
         """
-        names, members = to_classes("labels", labels), to_array("member", member)
-        if not np.isin(members, (0, 1)).all():
-            raise ValueError(f"`member` must hold truth values, or 0 and 1, got other values, of type {members.dtype}.")
+        names, masks = to_classes("labels", labels), _to_masks(member, partner)
         known = [np.asarray(getattr(one, "classes_", np.unique(names))) for one in estimators]
         classes = np.unique(np.concatenate(known))
         place = np.searchsorted(classes, names).clip(max=len(classes) - 1)
         if not np.array_equal(classes[place], names):  # noqa: TID251  classes may be strings
             raise ValueError(f"`labels` must be classes of the estimators, {arguments.shown(classes.tolist())}.")
         networks, asked = [EstimatorClassifier(one, classes) for one in estimators], _to_points(points, estimators)
-        tables = (
-            torch.from_numpy(place),
-            torch.from_numpy(members.astype(bool)),
-            None if partner is None else to_tensor("partner", partner),
-        )
+        codes = torch.from_numpy(place)
         if asked is not None:
-            return cls(networks, asked, *tables)
-        margins, right = _ask(networks, to_rows("points", points), tables[0])
-        return cls((), None, *tables, saved_losses=nn.functional.softplus(-margins), saved_correct=right)
+            return cls(networks, asked, codes, *masks)
+        margins, right = _ask(networks, to_rows("points", points), codes)
+        return cls((), None, codes, *masks, saved_losses=nn.functional.softplus(-margins), saved_correct=right)
 
     @classmethod
     def from_losses(
@@ -377,6 +367,10 @@ def _check_partners(member: Bool[Tensor, "models points"], partner: Int[Tensor, 
         )
 
 
+def _to_masks(member: Any, partner: Any) -> tuple[Tensor, Tensor | None]:
+    return to_matrix("member", member, boolean=True), None if partner is None else to_tensor("partner", partner)
+
+
 def _to_points(points: Any, estimators: Sequence[Any]) -> Tensor | None:
     """Points as finite numbers, which attacks may change; None where the estimators must get them as they are."""
     named = hasattr(points, "columns") and any(hasattr(one, "feature_names_in_") for one in estimators)
@@ -395,8 +389,6 @@ def _ask(networks: Sequence[Classifier], points: Any, labels: Tensor) -> tuple[T
     for model, network in enumerate(networks):
         try:
             logits = _logits(network, points)
-        except (NotAvailable, KeyboardInterrupt):
-            raise
         except Exception as error:
             raise ValueError(
                 f"model {model} fails on `points`, {type(points).__name__}: {error}. Give points as it takes them, or "
