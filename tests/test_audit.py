@@ -334,6 +334,44 @@ def test_what_cannot_be_used_is_refused_with_the_cure(spoil, more, message):
         audit.of_losses(*spoil(some_losses(member), member), **more)
 
 
+def turned(models, rows, seed):
+    """Tables of random subsets, with rows that are easy or hard for all models, transposed."""
+    member = torch.rand(models, rows, generator=stream(seed, "turned")) < 0.5
+    return draw_losses(member, 0.5).T, member.T
+
+
+@pytest.mark.parametrize("models", [8, 16, 40])
+def test_tables_that_are_surely_transposed_are_refused(models):
+    with pytest.raises(ValueError, match=r"give `losses\.T` and `member\.T`"):
+        audit.of_losses(*turned(models, 300, 0))
+
+
+@pytest.mark.parametrize(("models", "rows"), [(6, 5), (60, 20), (300, 12)])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_few_rows_under_many_models_are_audited_with_a_note(models, rows, seed):
+    member = (torch.rand(models, rows, generator=stream(seed, "many models")) < 0.5).numpy()
+    member[:, :4] = [True, True, False, False]
+    for losses in (draw_losses(torch.as_tensor(member), 0.5).numpy(), np.full(member.shape, 0.3)):
+        notes_on = audit.of_losses(losses, member, fprs=(0.5,)).notes
+        assert any(
+            f"There are {models} models and {rows} rows; if both arrays are transposed" in one for one in notes_on
+        )
+
+
+def test_labels_may_be_missing_and_units_may_not():
+    labels = np.array([None if row % 10 == 0 else "ab"[row % 2] for row in range(ROWS)])
+    found = audit.of_losses(some_losses(pairs()), pairs(), labels=labels)
+    assert [row["slice"] for row in found.slices()] == ["a", "b", "missing"]
+    with pytest.raises(ValueError, match="`units` must name the unit of every row, got none at row 0"):
+        audit.of_losses(some_losses(pairs()), pairs(), units=labels)
+
+
+@pytest.mark.parametrize(("members", "outsiders"), [(0.3, 1.3), (0.2, 1.2), (0.1 + 0.2, 1.3), (1e-9, 3.0)])
+def test_one_loss_of_all_members_is_at_their_mean(members, outsiders):
+    found = audit.of_losses(member_losses=np.full(300, members), outsider_losses=np.full(300, outsiders))
+    assert (found.strongest.auc.estimate, found.strongest.advantage.estimate) == pytest.approx((1, 1))
+
+
 def test_the_bound_of_the_best_attack_allows_for_the_choice():
     member = pairs()
     found = audit.of_losses(some_losses(member, 1.0), member)

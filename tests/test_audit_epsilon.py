@@ -1,6 +1,7 @@
 """Lower bounds on ε from `leakage.audit`: the same in any form, as large as a design allows; bad inputs are refused."""
 
 import math
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -91,11 +92,30 @@ def test_so_many_canaries_show_an_epsilon_and_one_fewer_does_not(epsilon, delta)
         (lambda: canaries_for(30.0), ValueError, "that a million canaries can show, got 30"),
         (lambda: of_trials(hits=(9,)), ValueError, "`hits` must be a pair"),
         (lambda: of_trials(hits=(10, 9)), ValueError, "10 of 9; swapped"),
+        (lambda: of_trials(hits=(1, 10**30)), ValueError, "`hits` must be a whole number"),
+        (lambda: of_trials(hits=torch.tensor(3)), ValueError, "`hits` must be a pair"),
+        (lambda: one_run(guesses=np.array(3)), ValueError, "`guesses` must be pairs"),
+        (lambda: canaries_for(710.0), ValueError, "`epsilon` must be a number .* at most 64"),
+        (lambda: canaries_for(1e-300, delta=0.9), ValueError, "take a smaller ε or δ"),
+        (lambda: canaries_for(1.0, share=1e-9), ValueError, "or a larger `share`"),
     ],
 )
 def test_bad_inputs_are_refused_with_the_cure(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("gaussian", [False, True])
+@pytest.mark.parametrize("level", [1e-9, 0.95, 1 - 1e-16])
+@pytest.mark.parametrize("delta", [1e-300, 1e-5, 0.5, 1 - 1e-12])
+def test_the_far_ends_have_an_answer_or_a_refusal(delta, level, gaussian):
+    for epsilon in (1e-300, 1e-9, 1.0, 64.0, 65.0, 710.0, 1e300):
+        with suppress(ValueError):
+            assert canaries_for(epsilon, delta=delta, level=level, gaussian=gaussian) >= 1
+    assert one_run(delta=delta, level=level, gaussian=gaussian).epsilon >= 0
+    for trials in (1, 100, 10**15):
+        assert of_trials((trials, trials), (0, trials), delta=delta, level=level).epsilon >= 0
+        assert of_trials((0, trials), (0, trials), delta=delta, level=level).epsilon >= 0
 
 
 @pytest.mark.parametrize("share", [0.7, 0.9, 1.0])

@@ -6,11 +6,17 @@ import json
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 from sklearn.base import clone
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_breast_cancer
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import MultinomialNB
+from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils import _safe_indexing
 from torch import nn
 
 from checking import all_numbers
@@ -106,6 +112,33 @@ def test_the_same_forests_have_the_same_numbers_through_every_door():
             auc = trained.interval(name, "auc").estimate
             assert other.interval(name, "auc").estimate == pytest.approx(auc, abs=1e-9), name
         assert other.scores["LiRA"] == pytest.approx(trained.scores["LiRA"], rel=1e-6, abs=1e-8)
+
+
+def test_estimators_are_asked_about_rows_of_every_form():
+    pandas = pytest.importorskip("pandas")  # the library alone does not need it
+
+    values, labels = (IMAGES.flatten(1) > 0.5).double().numpy(), LABELS.numpy()
+    frame = pandas.DataFrame(values, columns=[*"abcdefghi"])
+    named = make_pipeline(make_column_transformer(("passthrough", [*frame])), MultinomialNB())
+    words = [" ".join(np.array(["aa", "bb", "cc", "dd", "ee", "ff", "gg", "hh", "ii"])[row > 0]) for row in values]
+    expected = None
+    for estimator, rows in {
+        MultinomialNB(): values,
+        MultinomialNB(): sparse.coo_matrix(values),
+        named: frame,
+        make_pipeline(CountVectorizer(), MultinomialNB()): words,
+    }.items():
+        table = rows.tocsr() if sparse.issparse(rows) else rows
+        fitted = [clone(estimator).fit(_safe_indexing(table, own.numpy()), labels[own]) for own in PAIRS.rows]
+        models = TrainedModels.from_estimators(fitted, rows, labels, PAIRS.member.tolist(), PAIRS.partner)
+        found = audit.of_models(models, fprs=(0.1,))
+        expected = expected or str(found.table())
+        assert str(found.table()) == expected
+    gaps = np.where(values > 0.5, np.nan, values)
+    trees = [HistGradientBoostingClassifier(max_iter=2).fit(gaps[own], labels[own]) for own in PAIRS.rows.numpy()]
+    assert audit.of_models(TrainedModels.from_estimators(trees, gaps, labels, PAIRS.member)).results
+    with pytest.raises(ValueError, match=r"model 0 fails on `points`, list: .*audit\.of_losses"):
+        TrainedModels.from_estimators(trees, words, labels, PAIRS.member)
 
 
 def test_units_are_given_with_models():

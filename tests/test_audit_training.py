@@ -6,15 +6,19 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
+import jaxtyping
 import numpy as np
 import pytest
 import torch
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB, MultinomialNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -141,6 +145,137 @@ def test_halves_are_drawn_of_units():
         assert (rows.all(1) | ~rows.any(1)).all()
     assert (found.member.sum(1) == 15).all()
     assert found.records(1)[0]["unit"] in {*map(str, range(30))}
+
+
+class Counted(GaussianNB):
+    """A classifier that counts its fits, those of its clones included."""
+
+    fits = 0
+
+    def fit(self, X, y):
+        Counted.fits += 1
+        return super().fit(X, y)
+
+
+def fails(models):
+    raise RuntimeError("it needs the weights")
+
+
+LATE = {
+    "level": ({"level": 1.0}, "`level` must be a number"),
+    "rates": ({"fprs": 0.01}, "`fprs` must be a sequence"),
+    "no rates": ({"fprs": None}, "`fprs` must be a sequence"),
+    "rate": ({"fprs": [2.0]}, "`fprs` must be a number"),
+    "groups": ({"groups": Y[:9]}, "`groups` must be one for each of the"),
+    "units": ({"units": Y[:9]}, "`units` must be one for each of the"),
+    "missing unit": ({"units": [None] * ROWS}, "`units` must name the unit"),
+    "odd models": ({"models": 5}, "`models` must be even"),
+    "no number": ({"models": 6.0}, "`models` must be a whole number"),
+    "generator": ({"generator": 7}, "`generator` must be"),
+    "few rows": ({"rows": X[:3], "labels": [0, 1, 0]}, "`X` must have four rows"),
+    "missing label": ({"labels": [None, *Y[1:]]}, "`y` must be a label for every row, got none at row 0"),
+    "NaN": ({"labels": np.where(X[:, 1] > 1, np.nan, Y)}, "`y` must be a label for every row"),
+    "taken name": ({"attacks": {"LiRA": lambda models: -models.losses}}, "`attacks` must have names of their own"),
+    "no function": ({"attacks": {"mine": 3}}, "`attacks` must be functions"),
+    "no mapping": ({"attacks": ["loss"]}, "`attacks` must be a mapping"),
+    "failing attack": ({"attacks": {"mine": fails}}, "`attacks`: 'mine' fails on drawn losses .*needs the weights"),
+    "of few rows": ({"attacks": {"mine": lambda models: -models.losses[:, :9]}}, "`scores of mine` must have shape"),
+    "no number in scores": ({"attacks": {"mine": lambda models: models.losses / 0}}, "`scores of mine` must be finite"),
+    "table of its own": (
+        {"attacks": {"mine": lambda models: torch.zeros(6, ROWS, dtype=torch.float64)}},
+        "without some of them",
+    ),
+}
+
+
+@pytest.fixture
+def unannotated():
+    """The library checks by itself, not its annotations."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.mark.usefixtures("unannotated")
+@pytest.mark.parametrize(("more", "message"), LATE.values(), ids=LATE)
+def test_nothing_is_trained_before_every_argument_was_checked(more, message):
+    Counted.fits, calls = 0, []
+    with pytest.raises((TypeError, ValueError), match=message):
+        audit_clones(Counted(), **more)
+    inputs, labels = torch.tensor(more.get("rows", X)).float(), more.get("labels", Y)
+    named = {name: value for name, value in more.items() if name not in ("rows", "labels")}
+    with pytest.raises((TypeError, ValueError), match=message):
+        audit_modules(lambda *_: calls.append(1), inputs, labels, lambda: nn.Linear(4, 2), **named)
+    assert (Counted.fits, calls) == (0, [])
+    audit_clones(Counted(), models=4)
+    assert Counted.fits == 4
+
+
+class Fixed(ClassifierMixin, BaseEstimator):
+    """A classifier with a class that labels need not have, which always answers the first."""
+
+    def fit(self, X, y):
+        self.classes_ = np.array([0, 1, 2])
+        return self
+
+    def predict_proba(self, X):
+        return np.tile([1.0, 0.0, 0.0], (len(X), 1))
+
+
+@pytest.mark.parametrize("least", [0, 1])
+def test_a_class_that_labels_lack_is_no_other_class(least):
+    found = audit_clones(Fixed(), labels=Y + least)
+    right = found.evaluation.models.saved_correct
+    assert bool((right == torch.tensor(Y + least == 0)).all())
+    assert found.strongest.auc.agrees_with(0.5)
+
+
+@pytest.mark.parametrize("form", ["bsr", "coo", "csc", "csr", "dok", "lil"])
+@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csr_array])
+def test_sparse_rows_of_every_format(form, kind):
+    expected = audit_clones(LogisticRegression(), kind((X > 0).astype(float))).scores["loss"]
+    found = audit_clones(LogisticRegression(), kind((X > 0).astype(float)).asformat(form)).scores["loss"]
+    np.testing.assert_allclose(found, expected)
+
+
+def test_infinities_and_gaps_that_an_estimator_takes():
+    rows = np.where(X > 1.5, np.inf, np.where(X < -1.5, np.nan, X))
+    assert audit_clones(HistGradientBoostingClassifier(max_iter=3), rows, models=2).results
+
+
+class Late(ClassifierMixin, BaseEstimator):
+    """A classifier that has its method only after `fit`, which returns nothing."""
+
+    def fit(self, X, y):
+        self.inner_ = GaussianNB().fit(X, y)
+        self.classes_ = self.inner_.classes_
+        self.predict_proba = self.inner_.predict_proba
+
+
+@pytest.mark.parametrize("estimator", [Late(), GridSearchCV(GaussianNB(), {"var_smoothing": [1e-9]}, cv=2)])
+def test_methods_may_appear_in_fit(estimator):
+    expected = audit_clones(GaussianNB()).scores["loss"]
+    np.testing.assert_allclose(audit_clones(estimator).scores["loss"], expected)
+
+
+RARE = np.array([0] * (ROWS - 5) + [1] * 5)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "labels", "message"),
+    [
+        (CalibratedClassifierCV(GaussianNB(), cv=5), RARE, r"`estimator` fails on half \d, \d+ rows: .* of class 1"),
+        (
+            LogisticRegression(),
+            np.arange(ROWS) == 0,
+            r"`estimator` fails on half \d, \d+ rows: \d+ of class False\. It",
+        ),
+    ],
+)
+def test_an_error_from_inside_says_on_which_half(estimator, labels, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        audit_clones(estimator, labels=labels)
+    assert caught.value.__cause__ is not None
 
 
 class Nameless(Memory):
@@ -322,6 +457,58 @@ def test_one_output_of_a_module_is_the_logit_of_class_one():
     assert found.strongest.auc.estimate > 0.6
 
 
+class Answering(nn.Module):
+    """A module that answers in another form than logits."""
+
+    def __init__(self, form):
+        super().__init__()
+        self.inner, self.form = nn.Linear(30, 3), form
+
+    def forward(self, rows):
+        return self.form(self.inner(rows), rows)
+
+
+class Output(NamedTuple):
+    logits: torch.Tensor
+    state: torch.Tensor
+
+
+OUTPUTS = {
+    "tuple": lambda: Answering(lambda logits, rows: (logits, rows)),
+    "dictionary": lambda: Answering(lambda logits, rows: {"logits": logits}),
+    "named tuple": lambda: Answering(Output),
+    "nothing": lambda: Answering(lambda logits, rows: None),
+    "one axis more": lambda: Answering(lambda logits, rows: logits[None]),
+    "recurrent": lambda: nn.LSTM(30, 3),
+}
+
+
+@pytest.mark.parametrize("make", OUTPUTS.values(), ids=OUTPUTS)
+@pytest.mark.parametrize("at_once", [True, False])
+def test_what_a_module_returns_is_looked_at_before_it_is_trained(make, at_once):
+    calls = []
+    with pytest.raises(ValueError, match=r"`factory` makes a module that fails .* `factory` must (return|give)"):
+        audit_modules(None if at_once else lambda *_: calls.append(1), make=make)
+    assert not calls
+
+
+def test_whole_numbers_are_said_where_a_layer_takes_none():
+    with pytest.raises(ValueError, match=r"rows of `X`, .*int64; for a layer that takes no whole numbers"):
+        audit_modules(rows=(INPUTS > 0).long(), make=lambda: nn.Linear(30, 3))
+
+
+def lazy():
+    return nn.Sequential(nn.LazyLinear(8), nn.ReLU(), nn.LazyLinear(3))
+
+
+@pytest.mark.parametrize("train", [fitted, None])
+def test_lazy_layers_have_weights_before_a_file_is_named(train, tmp_path):
+    recipe = {} if train else {"recipe": Recipe(epochs=2, batch=30)}
+    first = str(audit_modules(train, make=lazy, folder=tmp_path, **recipe))
+    assert str(audit_modules(train, make=lazy, folder=tmp_path, **recipe)) == first
+    assert len([*tmp_path.iterdir()]) == (MODELS if train else 1)
+
+
 @pytest.mark.slow
 def test_modules_are_trained_and_asked_on_the_device_that_is_named(tmp_path):
     program = [sys.executable, Path(__file__).with_name("elsewhere_audit.py"), tmp_path]
@@ -347,6 +534,9 @@ ONE = nn.Linear(30, 3)
             "`factory` must give logits, got probabilities",
         ),
         (lambda: audit_modules(rows=TensorDataset(INPUTS, CLASSES)), TypeError, "got TensorDataset; of a data set"),
+        (lambda: audit_modules(folder=__file__), ValueError, "`folder` must be a folder"),
+        (lambda: audit_modules(None, recipe=Recipe(1, 0)), ValueError, "`recipe` or `factory` fails on half 0"),
+        (lambda: audit_modules(lambda *_: 1 / 0), ValueError, "`train` fails on half 0, 30 rows: .*ZeroDivisionError"),
         (lambda: audit_modules(recipe=Recipe(1, 1)), ValueError, "goes with `train=None`"),
         (lambda: audit_modules(device="nowhere"), ValueError, "`device` must be .* got 'nowhere': .*; 'cpu' always is"),
         (lambda: audit_modules(device="meta"), ValueError, "`device` must be one .* got 'meta'"),
