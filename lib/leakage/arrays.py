@@ -36,7 +36,8 @@ def to_array(name: str, values: Any) -> np.ndarray:
                 raise ValueError(f"{size:,} numbers are too many to write out, zeros included")
             return np.asarray(values.toarray())
         if isinstance(values, np.ma.MaskedArray):
-            return np.where(np.ma.getmaskarray(values), np.nan if values.dtype.kind == "f" else None, values.data)
+            gap: Any = np.nan if values.dtype.kind == "f" else None
+            return np.where(np.ma.getmaskarray(values), gap, values.data)
         return _from_parts(name, values) if isinstance(values, list | tuple) else np.asarray(values)
     except Exception as error:  # other libraries raise almost anything
         own = str(error).startswith(f"`{name}`")

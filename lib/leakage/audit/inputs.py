@@ -164,11 +164,11 @@ def _read_arrays(path: Path) -> dict[str, Any]:
             f"{path} must be an .npz file, or a folder of .npy files, of numbers and texts without Python objects: "
             f"{error}."
         ) from error
+    if unknown := [name for name in arrays if name not in _ALLOWED]:
+        raise ValueError(f"{path} may hold {', '.join(_ALLOWED)}; got {', '.join(map(repr, unknown))} besides.")
     one_model = "member_losses" in arrays or "outsider_losses" in arrays
     if not one_model and (missing := [name for name in _NEEDED if name not in arrays]):
         raise ValueError(f"{path} must hold {' and '.join(_NEEDED)}, but lacks {' and '.join(missing)}.")
-    if unknown := [name for name in arrays if name not in _ALLOWED]:
-        raise ValueError(f"{path} may hold {', '.join(_ALLOWED)}; got {', '.join(map(repr, unknown))} besides.")
     for name, (kinds, what) in _SINGLE.items():
         if name in arrays:
             if arrays[name].size != 1 or arrays[name].dtype.kind not in kinds:

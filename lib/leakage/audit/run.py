@@ -62,8 +62,9 @@ def check_options(fprs: Any, level: Any, attacks: Any = None) -> AuditOptions:
     rates = tuple(dict.fromkeys(arguments.check_number("fprs", fpr, above=0, below=1) for fpr in fprs))
     if not isinstance(attacks or {}, Mapping):
         raise TypeError(f"`attacks` must be a mapping of names to functions, got {type(attacks).__name__}.")
-    own = {}
-    for name, attack in (attacks or {}).items():
+    own: dict[str, Attack] = {}
+    given: Mapping[Any, Any] = attacks or {}
+    for name, attack in given.items():
         if not isinstance(name, str) or name in ATTACKS:
             raise ValueError(
                 f"`attacks` must have names of their own, got {name!r}, which the audit has or is no text."

@@ -118,9 +118,10 @@ class TrainedModels:
         Modules may be on a GPU. Their answers come back to the device of the points, where attacks compute.
         """
         asked = points if isinstance(points, Tensor) else to_floats("points", points).double()
-        classes = torch.from_numpy(to_classes("labels", labels, whole=True))
-        tables = (part.to(asked.device) for part in (classes, *_to_masks(member, partner)) if part is not None)
-        return cls([_to_classifier(module, asked.device) for module in modules], asked, *tables)
+        device, (mask, partners) = asked.device, _to_masks(member, partner)
+        classes = torch.from_numpy(to_classes("labels", labels, whole=True)).to(device)
+        networks = [_to_classifier(module, device) for module in modules]
+        return cls(networks, asked, classes, mask.to(device), None if partners is None else partners.to(device))
 
     @classmethod
     def from_estimators(
@@ -136,6 +137,8 @@ class TrainedModels:
         Rows that are no finite numbers, such as texts, frames with names and sparse ones, are asked about once: attacks
         that change rows are then left out.
         """
+        if not isinstance(estimators, Sequence | np.ndarray):
+            raise TypeError(f"`estimators` must be a list of fitted ones, got {type(estimators).__name__}.")
         names, masks = to_classes("labels", labels), _to_masks(member, partner)
         known = [np.asarray(getattr(one, "classes_", np.unique(names))) for one in estimators]
         classes = np.unique(np.concatenate(known))
@@ -391,8 +394,8 @@ def _ask(networks: Sequence[Classifier], points: Any, labels: Tensor) -> tuple[T
             logits = _logits(network, points)
         except Exception as error:
             raise ValueError(
-                f"model {model} fails on `points`, {type(points).__name__}: {error}. Give points as it takes them, or "
-                "its losses to `audit.of_losses`."
+                f"model {model} fails on `points`, {type(points).__name__}: {str(error).rstrip('.')}; give them as it "
+                "takes them, or its losses to `audit.of_losses`."
             ) from error
         arguments.check_whole("labels", labels, most=logits.shape[-1] - 1)
         margins.append(posterior.label_logit(logits, labels))
