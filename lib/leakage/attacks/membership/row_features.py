@@ -20,7 +20,6 @@ _MOST_ROWS = 10_000  # that one fit sees: more take longer and hardly change it
 _TREES: dict[str, Any] = dict(max_iter=50, max_leaf_nodes=8, early_stopping=False, random_state=0)
 _ONE_SPREAD = float(special.ndtr(1.0))  # the quantile of a Gaussian that is one standard deviation above its mean
 _LEAST_SHARE = 0.25  # of the spread of all outsiders: less is the error of the fit
-_LARGEST = 1e300  # so that sums are finite
 _LEAST_SPREAD = 1e-3  # of logits; less is the rounding of losses near 0
 
 
@@ -96,7 +95,7 @@ def _folds(table: np.ndarray, units: Tensor | None) -> Iterator[tuple[np.ndarray
 
 def _order_by_content(table: np.ndarray) -> np.ndarray:
     """The places of the rows in an order that follows from their content alone."""
-    key = np.nan_to_num(table.clip(-_LARGEST, _LARGEST)) @ np.random.default_rng(0).normal(size=table.shape[1])
+    key = np.nan_to_num(table) @ np.random.default_rng(0).normal(size=table.shape[1])
     return key.argsort(kind="stable")
 
 
