@@ -60,9 +60,8 @@ def _from_parts(name: str, values: Any) -> np.ndarray:
         if len({part.shape for part in parts}) > 1:
             raise ValueError(f"`{name}` must have rows of equal lengths, got others.") from None
         return np.stack(parts)
-    if array.dtype.hasobject and any(
-        isinstance(part, Tensor | np.ndarray) or hasattr(part, "toarray") for part in values
-    ):
+    nested = (isinstance(part, Tensor | np.ndarray) or hasattr(part, "toarray") for part in values)
+    if array.dtype.hasobject and any(nested):
         return np.stack([np.atleast_1d(to_array(name, part).squeeze()) for part in values])
     return array
 
@@ -90,12 +89,9 @@ def to_tensor(name: str, values: Any) -> Tensor:
     with np.errstate(over="ignore"):
         # PyTorch takes no other order of bytes, and warns of an array that must not be written to.
         found = np.require(array, dtype, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"])
-    if array.dtype.itemsize >= 8 and bool(
-        ((found < 0) != (array < 0)).any() or (np.isinf(found) != np.isinf(array)).any()
-    ):
-        raise ValueError(
-            f"`{name}` must hold numbers that {np.dtype(dtype)} can hold, got larger ones of {array.dtype}."
-        )
+    wide = array.dtype.itemsize >= 8 and array.dtype != found.dtype
+    if wide and bool((((found < 0) != (array < 0)) | (np.isinf(found) != np.isinf(array))).any()):
+        raise ValueError(f"`{name}` must hold numbers that {np.dtype(dtype)} can hold, got larger ones.")
     return torch.from_numpy(found)
 
 
@@ -152,8 +148,7 @@ def number_units(units: Any, rows: int) -> tuple[np.ndarray, Tensor]:
     names = to_names("units", units, rows)
     if lacking := [row for row, name in enumerate(names.tolist()) if name in {"missing", *_MISSING_TEXTS}]:
         raise ValueError(
-            f"`units` must name the unit of every row, got none at row {lacking[0]}; leave such rows out, or give each "
-            "a name of its own."
+            f"`units` must name the unit of every row, got none at row {lacking[0]}; leave such rows out or name each."
         )
     numbers: dict[str, int] = {}
     unit = [numbers.setdefault(name, len(numbers)) for name in names.tolist()]

@@ -68,9 +68,8 @@ def of_losses(
     that are each other's references are all given in the same way. Of one model alone `member_losses` and
     `outsider_losses` will do.
 
-    Probabilities of 0 and 1, as trees give them, are clipped, and a note says so. Unclipped, a loss of ∞ or 0 would
-    stand for "0 of 20 trees" and hide from LiRA what the others tell; the floor is half of the least step that the
-    models show. All functions of this module clip in this way, so do not clip before.
+    Probabilities of 0 and 1, as trees give them, are clipped to half of the least step that the models show, and a
+    note says so. All functions of this module clip in this way, so do not clip before.
 
     Everything is held in memory: 64 models with a million rows in float32 take some 3 GB for one target. Of several
     targets everything is done up to eleven times, for the intervals.
@@ -201,5 +200,5 @@ def of_module(
     options = check_options(fprs, level, attacks)
     how: dict[str, Any] = {"models": models, "generator": generator, "groups": groups, "units": units}
     how |= {"folder": folder, "recipe": recipe, "device": device}
-    inputs, notes = train_modules(factory, train, X, y, **how, options=options)
+    inputs, notes = train_modules(factory, train, X, y, options, **how)
     return run_audit(inputs, options, notes_on_rows=notes, drawn=True)

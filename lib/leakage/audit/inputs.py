@@ -213,14 +213,10 @@ def _to_tables(
         each = {"member_losses": member_losses, "outsider_losses": outsider_losses}
         inside, outside = sides = [to_matrix(name, side) for name, side in each.items()]
         if max(map(len, sides)) > 1:
-            raise ValueError(
-                "`member_losses` and `outsider_losses` must be those of one model; of several give `losses`, `member`."
-            )
+            raise ValueError("`member_losses` and `outsider_losses` must be those of one model; or give `losses`.")
         return torch.cat(sides, -1), torch.arange(inside.numel() + outside.numel())[None] < inside.numel()
     if given != [True, True, False, False]:
-        raise ValueError(
-            "`losses` and `member` must be given, or else `member_losses` and `outsider_losses` of one model."
-        )
+        raise ValueError("`losses` and `member` must be given, or else `member_losses` and `outsider_losses`.")
     values = to_matrix("losses", losses)
     models, rows = values.shape
     truths = _spread_target_row(to_matrix("member", member, boolean=True), target, models=models, rows=rows)

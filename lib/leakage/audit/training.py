@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Bool, Float
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets
@@ -35,6 +35,7 @@ _RECIPE = Recipe(epochs=30, batch=64)
 _ASKED = 64  # rows that show what a module gives
 _CALIBRATE = "wrap it in scikit-learn's CalibratedClassifierCV, which adds probabilities"
 _FOR_REGRESSION = "for a regressor, train copies and give squared errors to `audit.of_losses(…, probabilities=False)`"
+Factory, Train = Callable[[], Any], Callable[[Any, Any, Any], Any]
 Answers = tuple[Float[Tensor, "... points"], Bool[Tensor, "... points"]]
 """Losses, and whether predictions are right: only these are kept of a trained model, not its weights."""
 
@@ -142,19 +143,19 @@ def _read_posteriors(posteriors: Any, columns: np.ndarray, classes: int) -> tupl
 
 
 def train_modules(
-    factory: Callable[[], Any],
-    train: Callable[[Any, Any, Any], Any] | None,
+    factory: Factory,
+    train: Train | None,
     X: Any,
     y: Any,
+    options: AuditOptions,
     *,
     models: int,
     generator: Any,
     groups: Any,
     units: Any,
-    folder: Path | str | None,
+    folder: Any,
     recipe: Any,
     device: Any,
-    options: AuditOptions,
 ) -> tuple[AuditInputs, list[str]]:
     """Inputs of an audit, and notes, from modules trained by `train` or all at once; see `audit.of_module`."""
     X, y = to_inputs(X), torch.from_numpy(to_classes("y", y, whole=True))
@@ -191,14 +192,7 @@ def train_modules(
 
 
 def _train_one(
-    factory: Callable[[], Any],
-    train: Callable[[Any, Any, Any], Any],
-    X: Shaped[Tensor, "points ..."],
-    y: Tensor,
-    half: Bool[Tensor, " points"],
-    number: int,
-    folder: Path | str | None,
-    model: int,
+    factory: Factory, train: Train, X: Tensor, y: Tensor, half: Tensor, number: int, folder: Any, model: int
 ) -> Answers:
     """`Answers` of a module that the user's function trains on one half, read from `folder` if they are saved there."""
     with _own_draws():
@@ -222,13 +216,7 @@ def _train_one(
 
 
 def _train_at_once(
-    module: nn.Module,
-    X: Shaped[Tensor, "points ..."],
-    y: Tensor,
-    member: Bool[Tensor, "models points"],
-    recipe: Recipe,
-    draws: torch.Generator,
-    folder: Path | str | None,
+    module: nn.Module, X: Tensor, y: Tensor, member: Tensor, recipe: Recipe, draws: torch.Generator, folder: Any
 ) -> Answers:
     """`Answers` of modules that `trainers.ensembles` trains together, read from `folder` if they are saved there."""
     X = _match_precision(X, module)
@@ -253,7 +241,7 @@ def _train_at_once(
     return _load_or_compute(compute, folder, key)
 
 
-def _load_or_compute(compute: Callable[[], Answers], folder: Path | str | None, content: Any) -> Answers:
+def _load_or_compute(compute: Callable[[], Answers], folder: Any, content: Any) -> Answers:
     """The saved answers in the file named by the digest of `content`; if there are none, compute and save them."""
     if folder is None:
         return compute()
@@ -266,7 +254,7 @@ def _load_or_compute(compute: Callable[[], Answers], folder: Path | str | None, 
         return answers
 
 
-def _make_module(factory: Callable[[], Any]) -> nn.Module:
+def _make_module(factory: Factory) -> nn.Module:
     if isinstance(factory, nn.Module) or not callable(factory):
         raise TypeError(f"`factory` must be a function that makes a module, got {arguments.shown(factory)}.")
     try:

@@ -43,11 +43,10 @@ def reaches(
     *,
     size: Float64[Tensor, "*b"] | None = None,
 ) -> Bool[Tensor, "*b points"]:
-    """Whether each score reaches the threshold of its row, to nine digits of the threshold, or of the `size` given.
+    """Whether each score reaches the threshold of its row, to nine digits of it, or of the `size` of a mean's terms.
 
-    Scores are rounded, and the threshold is lowered by what rounding may have moved both: so a score that is equal to
-    the threshold in exact arithmetic reaches it, and equal scores are on one side. `size` is that of the terms of a
-    threshold that is a mean, which may cancel.
+    Scores are rounded, and the threshold is lowered by what rounding may have moved both: so a score that equals it in
+    exact arithmetic reaches it, and equal scores are on one side.
     """
     slack = (thresholds.abs() if size is None else size) * 2.0 ** (1 - _BITS)
     lowered = torch.where(thresholds.isfinite(), thresholds - slack, thresholds)
