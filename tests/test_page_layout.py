@@ -154,6 +154,8 @@ def test_a_downloaded_notebook_fetches_the_book_only_where_there_is_none(tmp_pat
     assert title.source == TITLE.source
     assert len(executed.cells) == 1
     assert add_first_cell(executed, "").cells == executed.cells
+    unknown = new_notebook(cells=[TITLE], metadata={"repro": {"commit": None}})
+    assert add_first_cell(unknown, "https://example.org/book").cells == unknown.cells
     called = []
 
     def run(command, check):

@@ -63,15 +63,14 @@ def check_options(fprs: Any, level: Any, attacks: Any = None) -> AuditOptions:
     if not isinstance(attacks or {}, Mapping):
         raise TypeError(f"`attacks` must be a mapping of names to functions, got {type(attacks).__name__}.")
     own: dict[str, Attack] = {}
-    given: Mapping[Any, Any] = attacks or {}
-    for name, attack in given.items():
+    for name, attack in (attacks or {}).items():
         if not isinstance(name, str) or name in ATTACKS:
             raise ValueError(
                 f"`attacks` must have names of their own, got {name!r}, which the audit has or is no text."
             )
         if not isinstance(attack, Attack) and not callable(attack):
             raise TypeError(f"`attacks` must be functions of the models, got {arguments.shown(attack)} as {name!r}.")
-        own[name] = attack if isinstance(attack, Attack) else Attack(deterministic(attack))
+        own[name] = attack if isinstance(attack, Attack) else Attack(deterministic(attack))  # pyright: ignore[reportArgumentType]
     return AuditOptions(rates, arguments.check_number("level", level, above=0, below=1), own)
 
 

@@ -35,7 +35,8 @@ _RECIPE = Recipe(epochs=30, batch=64)
 _ASKED = 64  # rows that show what a module gives
 _CALIBRATE = "wrap it in scikit-learn's CalibratedClassifierCV, which adds probabilities"
 _FOR_REGRESSION = "for a regressor, train copies and give squared errors to `audit.of_losses(…, probabilities=False)`"
-Factory, Train = Callable[[], Any], Callable[[Any, Any, Any], Any]
+Factory = Callable[[], Any]
+Train = Callable[[Any, Any, Any], Any]
 Answers = tuple[Float[Tensor, "... points"], Bool[Tensor, "... points"]]
 """Losses, and whether predictions are right: only these are kept of a trained model, not its weights."""
 
