@@ -22,7 +22,6 @@ from leakage.attacks.membership.lira import lira
 from leakage.attacks.membership.posterior import logit_of_loss
 from leakage.attacks.membership.rmia import rmia
 from leakage.attacks.membership.trained_models import TrainedModels
-from leakage.audit import training
 from leakage.data import datasets, tabular
 from leakage.metrics.scores import rates
 from timing import ROUNDING, Benchmark, Case, Disagreement, Side, equal
@@ -49,8 +48,7 @@ PROMISED = {"lira": 50, "end": 0.83}
 def cases(sizes: Sizes) -> Iterator[Case]:
     x, y = rows_of(sizes)
     attacked = LogisticRegression(max_iter=sizes.iterations)
-    inputs, _ = training.train_clones(attacked, x, y, models=sizes.models, generator=None, groups=None, units=None)
-    known = inputs.models
+    known = audit.of_sklearn(attacked, x, y, models=sizes.models, fprs=sizes.fprs).evaluation.models
     yield likelihood_ratios(sizes, known, "lira", "fixed")
     yield likelihood_ratios(sizes, known, "own", "own")
     yield domination(sizes, known)

@@ -26,6 +26,7 @@ from leakage.audit.inputs import AuditInputs, logits_of_network, validate_inputs
 from leakage.audit.notes import find_duplicate_rows
 from leakage.audit.run import AuditOptions, try_attacks
 from leakage.data.membership_splits import complementary_masks
+from leakage.draws import integers, uniform
 from leakage.models.classifier import ModuleClassifier, two_logits
 from leakage.models.initialisation import Stack, initial
 from leakage.trainers import ensembles
@@ -75,7 +76,7 @@ def train_clones(
 
 def _rehearse(member: Bool[Tensor, "models points"], named: dict[str, Any], options: AuditOptions, X: Any) -> list[str]:
     """Check all that an audit of these halves needs, on drawn losses, before anything is trained; notes on the rows."""
-    drawn = torch.rand(member.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    drawn = uniform(member.shape, generator=torch.Generator().manual_seed(0))
     inputs = validate_inputs(-(-drawn).log1p(), member, correct=drawn < 0.5, sure_of_axes=True, **named)
     try_attacks(inputs.models, options.attacks)
     return find_duplicate_rows(X, named["labels"].tolist(), member)
@@ -184,7 +185,7 @@ def train_modules(
     if train is None:
         losses, correct = _train_at_once(first, *rows, member.to(place), recipe or _RECIPE, draws, folder)
     else:
-        seeds = torch.randint(2**62, (models,), generator=draws).tolist()
+        seeds = integers(2**62, (models,), generator=draws).tolist()
         each = tqdm([*enumerate(zip(member.to(place), seeds, strict=True))], "Models", unit="model", disable=None)
         answers = [_train_one(factory, train, *rows, half, seed, folder, model) for model, (half, seed) in each]
         losses, correct = (torch.stack(part) for part in zip(*answers, strict=True))
@@ -328,6 +329,6 @@ def _draw_halves(
         raise ValueError(f"`models` must be even, got {models}: each model has a partner, trained on the other half.")
     member, _ = complementary_masks(count, models, generator=draws)
     if equal and count % 2:
-        order = torch.rand(models, count, dtype=torch.float32, generator=draws).argsort(-1)
+        order = uniform((models, count), generator=draws, dtype=torch.float32).argsort(-1)
         member = order < count // 2
     return member[:, unit]
