@@ -168,9 +168,9 @@ def test_a_request_that_makes_no_sense_is_refused(folder, capsys, arguments):
     ("goal", "expected"),
     [
         (("data",), ["data --needed"]),
-        (("book",), ["data --needed --if-possible", "build --profile ci --seed 0"]),
-        (("book", "OFFLINE=1"), ["build --profile ci --seed 0"]),
-        (("book", "OFFLINE=0"), ["data --needed --if-possible", "build --profile ci --seed 0"]),
+        (("book",), ["data --needed --if-possible", "build --profile ci --seed 0 --device auto"]),
+        (("book", "OFFLINE=1"), ["build --profile ci --seed 0 --device auto"]),
+        (("book", "OFFLINE=0"), ["data --needed --if-possible", "build --profile ci --seed 0 --device auto"]),
     ],
     ids=" ".join,
 )

@@ -268,13 +268,13 @@ def test_continuous_integration_runs_the_make_targets_that_exist():
 
 
 def test_members_and_outsiders_are_given_by_name():
-    """Two like arguments that are easily swapped; beside `members`, `member` is a mask."""
+    """Two like arguments that are easily swapped; beside `member_losses`, `member` is a mask."""
     for path in sorted((ROOT / "lib").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
                 named = [argument.arg for argument in node.args.kwonlyargs]
                 placed = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
-                placed = [name for name in placed if name != "member" or "members" not in named]
+                placed = [name for name in placed if name != "member" or "member_losses" not in named]
                 kinds = {name[:6] for name in placed + named if name.startswith(("member", "outsider"))}
                 assert len(kinds) < 2 or not kinds & {name[:6] for name in placed}, f"{path}: {node.name}"
 
