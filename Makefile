@@ -14,7 +14,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 OLDEST := _build/oldest
 OLDEST_TORCH ?=
-NUMERICAL = $(foreach part,attacks audit batches coverage evaluation geometry gpu metrics models studies theory trainers,\
+NUMERICAL = $(foreach part,audit batches coverage gpu inversion membership metrics models papers trainers,\
   $(wildcard tests/test_$(part)*.py))
 # A process for each core, up to four; a file of tests is one piece of work.
 SIDE_BY_SIDE := -n logical --maxprocesses 4 --dist loadfile

@@ -10,12 +10,12 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from leakage.attacks.membership.table import ATTACKS
-from leakage.attacks.membership.trained_models import TrainedModels
 from leakage.data import tabular
+from leakage.membership.table import ATTACKS
+from leakage.membership.trained_models import TrainedModels
 from reproduced import runtime
 from reproduced.claims.texts import table
-from reproduced.studies.side_by_side import targets
+from reproduced.papers.side_by_side import targets
 from timing import one_thread
 
 RECORD = Path(__file__).with_suffix(".md")

@@ -18,11 +18,11 @@ from torch import Tensor
 
 import ordinary_attacks as ordinary
 from leakage import audit
-from leakage.attacks.membership.lira import lira
-from leakage.attacks.membership.posterior import logit_of_loss
-from leakage.attacks.membership.rmia import rmia
-from leakage.attacks.membership.trained_models import TrainedModels
 from leakage.data import datasets, tabular
+from leakage.membership.lira import lira
+from leakage.membership.posterior import logit_of_loss
+from leakage.membership.rmia import rmia
+from leakage.membership.trained_models import TrainedModels
 from leakage.metrics.scores import rates
 from timing import ROUNDING, Benchmark, Case, Disagreement, Side, equal
 

@@ -15,21 +15,21 @@ from torch import Tensor
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.precision import DTYPE
-from leakage.theory.logistic.limit import Setting, solve
-from leakage.theory.logistic.output_law import (
+from leakage.trainers import dp_sgd, ensembles
+from leakage.trainers.ensembles import Examples, MlpEnsemble
+from ordinary_models import by_modules, clipped_by_examples, drawn, explicit, refits
+from reproduced.papers.blessing import logistic_models, logistic_regression
+from reproduced.papers.blessing.limit import Setting, solve
+from reproduced.papers.blessing.logistic_models import Bilevel, Points, draw_points, draw_training_sets
+from reproduced.papers.blessing.output_law import (
     OutputLaw,
     average_advantage,
     average_over_points,
     densities,
     logit_quadrature,
 )
-from leakage.theory.logistic.proximal_operator import prox
-from leakage.trainers import dp_sgd, ensembles, logistic_regression
-from leakage.trainers.ensembles import Examples, MlpEnsemble
-from ordinary_models import by_modules, clipped_by_examples, drawn, explicit, refits
+from reproduced.papers.blessing.proximal_operator import prox
 from reproduced.runtime import stream
-from reproduced.studies.blessing import logistic_models
-from reproduced.studies.blessing.logistic_models import Bilevel, Points, draw_points, draw_training_sets
 from timing import Benchmark, Case, Disagreement, Side, equal, same_law
 
 GRID = 5e-3  # error of 301 nodes in the averaged advantage: 1e-3 is measured, at the smallest ridge

@@ -18,10 +18,12 @@ from torch import Tensor, nn
 
 import gradient_inversion
 from leakage import draws, lira, recover, rmia
-from leakage.models import initialisation, mlp, two_layer
-from leakage.trainers import dp_sgd, ensembles, logistic_regression, margin_flow
+from leakage.models import initialisation, mlp
+from leakage.trainers import dp_sgd, ensembles
 from leakage.trainers.ensembles import Examples, MlpEnsemble, ModuleEnsemble, Recipe
-from leakage.trainers.margin_flow import Descent
+from reproduced.papers.blessing import logistic_regression
+from reproduced.papers.kkt_margin import margin_flow, two_layer
+from reproduced.papers.kkt_margin.margin_flow import Descent
 from reproduced.run.book import write_json
 from reproduced.run.chapter_cache import machine_provenance
 from reproduced.runtime import move, stream

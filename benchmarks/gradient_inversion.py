@@ -10,16 +10,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from leakage.attacks.gradient_inversion import moments, span
-from leakage.attacks.gradient_inversion.gradient_matching import match_gradient
-from leakage.attacks.gradient_inversion.observation import Observation, Reconstruction
-from leakage.attacks.gradient_inversion.own_modules.invert import invert
-from leakage.attacks.gradient_inversion.recover import recover
 from leakage.data.gaussians import sphere
 from leakage.draws import gaussian
-from leakage.metrics.reconstruction import match_error
+from leakage.inversion import moments, span
+from leakage.inversion.federated import Client, batch_gradient
+from leakage.inversion.observation import Observation, Reconstruction
+from leakage.inversion.own_modules.invert import invert
+from leakage.inversion.reconstruction import match_error
+from leakage.inversion.recover import recover
 from leakage.precision import DTYPE
-from leakage.trainers.federated import Client, batch_gradient
+from reproduced.papers.gradient_inversion.gradient_matching import match_gradient
 from reproduced.runtime import stream
 from timing import Benchmark, Case, Disagreement, Side, equal
 

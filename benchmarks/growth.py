@@ -17,21 +17,22 @@ import blessing
 import gradient_inversion as inversion
 import kkt_margin
 from growing import Axis, Curve, Law, Prepared, measured, unexplained
-from leakage.attacks.gradient_inversion import moments
 from leakage.draws import gaussian
-from leakage.geometry.subdivision import subdivide
+from leakage.inversion import moments
 from leakage.models import mlp
-from leakage.models.two_layer import TwoLayer
-from leakage.theory import least_squares as least_squares_theory
-from leakage.theory.least_squares import Design, Query
-from leakage.trainers import logistic_regression, margin_flow
-from leakage.trainers.margin_flow import Descent
+from reproduced.papers.blessing import logistic_regression
+from reproduced.papers.blessing.logistic_models import Bilevel, draw_training_sets
+from reproduced.papers.kkt_margin import margin_flow
+from reproduced.papers.kkt_margin.margin_flow import Descent
+from reproduced.papers.kkt_margin.two_layer import TwoLayer
+from reproduced.papers.min_norm import least_squares as least_squares_theory
+from reproduced.papers.min_norm.least_squares import Design, Query
+from reproduced.papers.polytopes import other_algorithms
+from reproduced.papers.polytopes.subdivision import subdivide
+from reproduced.papers.polytopes.theorems import he_networks
+from reproduced.papers.polytopes.windows import box_corners
 from reproduced.run.book import write_json
 from reproduced.runtime import stream
-from reproduced.studies.blessing.logistic_models import Bilevel, draw_training_sets
-from reproduced.studies.polytopes import other_algorithms
-from reproduced.studies.polytopes.theorems import he_networks
-from reproduced.studies.polytopes.windows import box_corners
 from timing import ROOT, Disagreement, equal, one_thread, provenance, same_law
 from trained_models import least_squares, linear_prediction
 

@@ -11,16 +11,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from leakage.data import mixtures
-from leakage.models import two_layer
-from leakage.models.two_layer import TwoLayer
 from leakage.precision import DTYPE
-from leakage.theory import max_margin
-from leakage.trainers import margin_flow
-from leakage.trainers.margin_flow import Descent
+from reproduced.papers.kkt_margin import margin_flow, max_margin, mixtures, two_layer
+from reproduced.papers.kkt_margin.line_problems import draw_problem
+from reproduced.papers.kkt_margin.margin_flow import Descent
+from reproduced.papers.kkt_margin.trained_networks import Targets, fresh_outputs, train_on_gaussians
+from reproduced.papers.kkt_margin.two_layer import TwoLayer
 from reproduced.runtime import begin, stream
-from reproduced.studies.kkt_margin.line_problems import draw_problem
-from reproduced.studies.kkt_margin.trained_networks import Targets, fresh_outputs, train_on_gaussians
 from timing import Benchmark, Case, Disagreement, Side, equal, same_law
 
 ABOVE = 0.05  # by which share the median trained network may exceed the least norm

@@ -13,13 +13,13 @@ from torch import Tensor
 
 from leakage.data.gaussians import sphere
 from leakage.draws import gaussian
-from leakage.theory import least_squares as least_squares_theory
-from leakage.theory import ridge as ridge_theory
-from leakage.theory.least_squares import Design, Query
-from leakage.trainers.min_norm import nested_min_norm
+from reproduced.papers.min_norm import latent_space, relu_features
+from reproduced.papers.min_norm import least_squares as least_squares_theory
+from reproduced.papers.min_norm import ridge as ridge_theory
+from reproduced.papers.min_norm.latent_space import LatentSpace
+from reproduced.papers.min_norm.least_squares import Design, Query
+from reproduced.papers.min_norm.nested_fits import nested_min_norm
 from reproduced.runtime import stream
-from reproduced.studies.min_norm import latent_space, relu_features
-from reproduced.studies.min_norm.latent_space import LatentSpace
 from timing import Benchmark, Case, Side, equal, judged, same_law
 from trained_models import (
     Array,

@@ -15,7 +15,7 @@ from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.precision import DTYPE
 from leakage.trainers.ensembles import Recipe, shuffle_rows
-from reproduced.studies.blessing.logistic_models import Bilevel, Points
+from reproduced.papers.blessing.logistic_models import Bilevel, Points
 
 
 def drawn(ensemble: Bilevel, draws: torch.Generator) -> tuple[Tensor, Tensor]:

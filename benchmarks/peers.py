@@ -23,11 +23,11 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from leakage.attacks.membership.lira import lira
-from leakage.attacks.membership.row_features import quantile_regression
-from leakage.attacks.membership.trained_models import TrainedModels
 from leakage.data import datasets, tabular
 from leakage.data.membership_splits import complementary_pairs
+from leakage.membership.lira import lira
+from leakage.membership.row_features import quantile_regression
+from leakage.membership.trained_models import TrainedModels
 from leakage.metrics import gaussian_mechanism
 from leakage.metrics.epsilon_bounds import one_run
 from leakage.metrics.scores import rates

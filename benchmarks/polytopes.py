@@ -10,18 +10,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from leakage.attacks.membership import boundary_distance
 from leakage.draws import gaussian
-from leakage.geometry import rays
-from leakage.geometry.polytopes import activation_pattern, jacobian_norm, output_map
-from leakage.geometry.rays import segment_label_change
-from leakage.geometry.subdivision import Subdivision, subdivide
+from leakage.membership import boundary_distance, rays
+from leakage.membership.polytopes import activation_pattern, jacobian_norm, output_map
+from leakage.membership.rays import segment_label_change
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
+from reproduced.papers.polytopes import other_algorithms
+from reproduced.papers.polytopes.subdivision import Subdivision, subdivide
+from reproduced.papers.polytopes.theorems import he_networks
+from reproduced.papers.polytopes.windows import box_corners
 from reproduced.runtime import stream
-from reproduced.studies.polytopes import other_algorithms
-from reproduced.studies.polytopes.theorems import he_networks
-from reproduced.studies.polytopes.windows import box_corners
 from timing import Benchmark, Case, Disagreement, Side, equal
 
 APART = 1e-8  # how far the ends of an edge by linear programs may be from the corners: rounding gives 1e-14

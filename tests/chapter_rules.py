@@ -495,7 +495,7 @@ def data_read_is_declared(chapter: Chapter) -> list[str]:
 
 
 def no_cell_names_a_device(chapter: Chapter) -> list[str]:
-    """But the parameters and `runtime.begin`: a chapter holds tensors of the CPU, and studies move what gains by it."""
+    """But the parameters and `runtime.begin`: a chapter holds tensors of the CPU; experiments move what gains by it."""
     beginning = {id(node) for _, call in chapter.calls("begin") for node in ast.walk(call)}
     if not beginning:  # a page that runs no experiment
         return []

@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from leakage import audit, invert
-from leakage.attacks.membership.trained_models import TrainedModels
 from leakage.data.membership_splits import complementary_pairs
+from leakage.membership.trained_models import TrainedModels
 from leakage.trainers.ensembles import Recipe
 from second_device import CPU, DEVICE, SecondDevice
 

@@ -12,14 +12,15 @@ from sklearn.linear_model import LinearRegression
 from torch import nn
 
 from leakage import draws
-from leakage.attacks.gradient_inversion import recover
 from leakage.data.gaussians import sphere
+from leakage.inversion import recover
+from leakage.inversion.federated import Client, DeepStack, batch_gradient
 from leakage.models import initialisation
 from leakage.precision import DTYPE
-from leakage.trainers import ensembles, margin_flow
+from leakage.trainers import ensembles
 from leakage.trainers.ensembles import Examples, ModuleEnsemble
-from leakage.trainers.federated import Client, DeepStack, batch_gradient
-from leakage.trainers.margin_flow import Descent
+from reproduced.papers.kkt_margin import margin_flow
+from reproduced.papers.kkt_margin.margin_flow import Descent
 from reproduced.runtime import stream
 from second_device import DEVICE, RemoteGenerator, SecondDevice, generator_on, held
 

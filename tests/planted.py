@@ -7,18 +7,18 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from leakage.attacks.gradient_inversion.observation import Observation
 from leakage.data.gaussians import sphere
 from leakage.data.membership_splits import complementary_pairs
 from leakage.data.tabular import LabelledData
 from leakage.draws import gaussian
+from leakage.inversion.federated import Client, batch_gradient
+from leakage.inversion.observation import Observation
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
-from leakage.models.two_layer import TwoLayer
 from leakage.precision import DTYPE
-from leakage.theory.logistic.limit import Setting
-from leakage.theory.piecewise_linear import PiecewiseLinear
-from leakage.trainers.federated import Client, batch_gradient
+from reproduced.papers.blessing.limit import Setting
+from reproduced.papers.kkt_margin.piecewise_linear import PiecewiseLinear
+from reproduced.papers.kkt_margin.two_layer import TwoLayer
 from reproduced.runtime import stream
 
 # ── batches whose gradient a server has seen, with the secret beside it ───────────────────────────────────────────────

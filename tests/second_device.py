@@ -188,9 +188,25 @@ def generator_on(device, generator):
 
 # ── calls of the library by tests ────────────────────────────────────────────────────────────────────────────────────
 
-# Samplers draw where their generator is, closed forms are on the CPU, and studies move their tensors by themselves.
-ON_THE_CPU = ("leakage.data", "leakage.theory", "reproduced")
-ELSEWHERE = ("hermite", "piecewise_linear", "proximal_operator")  # closed forms that trainers and attacks use
+# Samplers draw where their generator is, closed forms are on the CPU, and experiments move their tensors by themselves.
+ON_THE_CPU = ("leakage.data", "reproduced")
+# Of the papers: trainers, networks, attacks and geometry, with the closed forms that these use.
+ELSEWHERE = (
+    "blessing.logistic_regression",
+    "blessing.proximal_operator",
+    "blessing.svm",
+    "gradient_inversion.deep_networks",
+    "gradient_inversion.gradient_matching",
+    "gradient_inversion.server_weights",
+    "kkt_margin.line_reconstruction",
+    "kkt_margin.margin_flow",
+    "kkt_margin.piecewise_linear",
+    "kkt_margin.two_layer",
+    "min_norm.nested_fits",
+    "polytopes.decision_boundary",
+    "polytopes.polygons",
+    "polytopes.subdivision",
+)
 _inside = False
 
 

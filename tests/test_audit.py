@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leakage import audit
-from leakage.attacks.membership.lira import lira, lira_of_logits
-from leakage.attacks.membership.table import ATTACKS
 from leakage.audit import notes, run
 from leakage.audit.gates import Gate
 from leakage.audit.inputs import validate_inputs
 from leakage.data.membership_splits import complementary_masks
-from leakage.evaluation import evaluate, model_groups
+from leakage.membership.evaluation import evaluate, model_groups
+from leakage.membership.lira import lira, lira_of_logits
+from leakage.membership.table import ATTACKS
 from leakage.metrics.estimates import Estimate
 from leakage.metrics.scores import rates, round_digits
 from planted import draw_losses

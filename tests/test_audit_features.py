@@ -6,7 +6,7 @@ import torch
 from sklearn.ensemble import RandomForestClassifier
 
 from leakage import audit
-from leakage.attacks.membership.trained_models import TrainedModels
+from leakage.membership.trained_models import TrainedModels
 
 ROWS = 600
 DRAWS = np.random.default_rng(0)

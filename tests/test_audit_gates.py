@@ -10,7 +10,7 @@ import pytest
 from checking import refusals
 from leakage import audit
 from leakage.audit.gates import Gate
-from leakage.evaluation import outsiders_needed
+from leakage.membership.evaluation import outsiders_needed
 
 ROWS = 240
 REPETITIONS = 20

@@ -21,8 +21,8 @@ from torch import nn
 
 from checking import all_numbers
 from leakage import audit
-from leakage.attacks.membership.trained_models import NotAvailable, TrainedModels
 from leakage.data.membership_splits import complementary_pairs
+from leakage.membership.trained_models import NotAvailable, TrainedModels
 from leakage.models.mlp import from_module
 from reproduced.runtime import stream
 

@@ -5,16 +5,16 @@ import torch
 
 from containers import map_tensors
 from leakage.draws import gaussian
-from leakage.geometry import polytopes, rays
-from leakage.models.two_layer import TwoLayer
-from leakage.theory import least_squares, ridge, two_gaussians
-from leakage.theory.gaussian_mixtures import GaussianMixture, ScaleMixture, total_variation
-from leakage.theory.least_squares import Design, Query
+from leakage.membership import polytopes, rays
 from planted import directions, doubles, network, points
+from reproduced.papers.kkt_margin.theorem_bounds import InnerProducts, output_bound
+from reproduced.papers.kkt_margin.two_layer import TwoLayer
+from reproduced.papers.min_norm import least_squares, ridge, two_gaussians
+from reproduced.papers.min_norm.gaussian_mixtures import GaussianMixture, ScaleMixture, total_variation
+from reproduced.papers.min_norm.least_squares import Design, Query
+from reproduced.papers.polytopes.other_algorithms import search_rays
 from reproduced.runtime import stream
 from reproduced.statistics import histogram_advantage
-from reproduced.studies.kkt_margin.theorem_bounds import InnerProducts, output_bound
-from reproduced.studies.polytopes.other_algorithms import search_rays
 
 
 def normal(*shape, name="batch"):

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from leakage.attacks.membership.table import ATTACKS
-from leakage.theory.least_squares import Design
-from reproduced.studies.min_norm.latent_space import LatentSpace
+from leakage.membership.table import ATTACKS
+from reproduced.papers.min_norm.latent_space import LatentSpace
+from reproduced.papers.min_norm.least_squares import Design
 
 ROOT = Path(__file__).parents[1]
 

@@ -23,42 +23,43 @@ from leakage.metrics import epsilon_bounds, estimates, gaussian_mechanism, roc
 from leakage.metrics.estimates import Estimate
 from leakage.metrics.scores import Scores
 from leakage.precision import DTYPE
-from leakage.theory.logistic.output_law import OutputLaw
-from leakage.theory.logistic.proximal_operator import prox
+from reproduced.papers.blessing import logistic_models, private_training
+from reproduced.papers.blessing.logistic_models import PointOutputs, Points
+from reproduced.papers.blessing.output_law import OutputLaw
+from reproduced.papers.blessing.proximal_operator import prox
+from reproduced.papers.gradient_inversion import games
+from reproduced.papers.kkt_margin import network_intervals, theorem_bounds
+from reproduced.papers.polytopes import clusters_2d, theorems
+from reproduced.papers.polytopes.clusters_2d import Motion
 from reproduced.runtime import stream
-from reproduced.studies.blessing import logistic_models, private_training
-from reproduced.studies.blessing.logistic_models import PointOutputs, Points
-from reproduced.studies.gradient_inversion import games
-from reproduced.studies.kkt_margin import network_intervals, theorem_bounds
-from reproduced.studies.polytopes import clusters_2d, theorems
-from reproduced.studies.polytopes.clusters_2d import Motion
 
 LIBRARY = Path(leakage.__file__).parent.parent  # with `reproduced` beside it
 OTHERWISE = {  # a function with intervals that has no row: why
     "leakage.audit.result.Audit.strongest": "one of the attacks that were measured",
     **{
-        f"reproduced.studies.side_by_side.{name}.compare_with_law": "passes on to metrics.roc.ks_test"
+        f"reproduced.papers.side_by_side.{name}.compare_with_law": "passes on to metrics.roc.ks_test"
         for name in ("ridge_ladder", "logistic_ladder")
     },
-    "leakage.audit.run.measure_baseline": "metrics.roc of scores in test_attacks_membership_row_features",
+    "leakage.audit.run.measure_baseline": "metrics.roc of scores in test_membership_row_features",
     "leakage.audit.epsilon.one_run": "passes on to metrics.epsilon_bounds",
     **{
-        f"leakage.audit.result.Audit.{name}": "passes on to leakage.evaluation.Evaluation.interval"
+        f"leakage.audit.result.Audit.{name}": "passes on to membership.evaluation.Evaluation.interval"
         for name in ("interval", "results")
     },
-    "reproduced.studies.blessing.logistic_models.coefficient_distances": "metrics.estimates, jointly for two laws",
-    "leakage.evaluation.pooled_estimate": "passes on to metrics; where nothing leaks see test_audit_gates",
-    "leakage.evaluation.mean_estimate": "of one model passes on to metrics.roc; over models see test_audit",
+    "reproduced.papers.blessing.logistic_models.coefficient_distances": "metrics.estimates, jointly for two laws",
+    "leakage.membership.evaluation.pooled_estimate": "passes on to metrics; where nothing leaks see test_audit_gates",
+    "leakage.membership.evaluation.mean_estimate": "of one model passes on to metrics.roc; over models see test_audit",
     **{
-        f"leakage.evaluation.Evaluation.{name}": "over models and points see test_evaluation, over models test_audit"
+        f"leakage.membership.evaluation.Evaluation.{name}": "over models and points see test_membership_evaluation, "
+        "over models test_audit"
         for name in ("contrast", "interval")
     },
     **{
-        f"reproduced.studies.side_by_side.{name}": "metrics.estimates.mean_interval, over ensembles"
+        f"reproduced.papers.side_by_side.{name}": "metrics.estimates.mean_interval, over ensembles"
         for name in ("ridge_ladder.average_areas", "ridge_ladder.measure_attacks", "logistic_ladder.measure_attacks")
     },
     **{
-        f"reproduced.studies.side_by_side.comparisons.{name}": "passes on to leakage.evaluation.Evaluation.interval"
+        f"reproduced.papers.side_by_side.comparisons.{name}": "passes on to membership.evaluation.Evaluation.interval"
         for name in ("gain_per_step", "rate_intervals")
     },
 }

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from leakage.data import datasets, images, tabular
 from leakage.data.datasets import DATASETS, DataAbsent, DataDamaged
 from leakage.data.tabular import load_breast_cancer, load_digits, load_npz
-from reproduced.studies.blessing.translation import load_captions
+from reproduced.papers.blessing.translation import load_captions
 from small_data import spoiled
 
 HEADER = (

@@ -34,67 +34,67 @@ BOOK = HERE.parent / "book"
 CHAPTERS = sorted(path.stem for path in (BOOK / "claims").glob("*.yml"))
 # Quick tests that together call what the chapters call: of test_<file>.py all of test_<name>, or every test.
 QUICK = {
-    "attacks_gradient_inversion_tensor_decomposition": ("one_term_is_found_by_every_method[joint]",),
-    "attacks_gradient_inversion_deep_networks": (
+    "inversion_tensor_decomposition": ("one_term_is_found_by_every_method[joint]",),
+    "papers_gradient_inversion_deep_networks": (
         "the_top_of_a_stack_is_a_two_layer_client_of_the_features[mse_loss-2-paired-linear]",
     ),
-    "attacks_gradient_inversion_server_weights": ("every_kind_has_the_moments_of_a_standard_normal",),
-    "attacks_gradient_inversion_moments": ("a_turn_of_the_space_turns_the_moments",),
-    "attacks_gradient_inversion_recover": (
+    "papers_gradient_inversion_server_weights": ("every_kind_has_the_moments_of_a_standard_normal",),
+    "inversion_moments": ("a_turn_of_the_space_turns_the_moments",),
+    "inversion_recover": (
         "directions_point_along_the_inputs",
         "few_neurons_will_do_where_the_length_is_known",
         "labels_tell_a_sigmoid_from_its_mirror_image",
         "the_output_layer_alone_suffices_with_many_neurons",
     ),
-    "attacks_gradient_inversion_nonlinear_least_squares": ("signs_are_found_by_one_linear_fit[polynomial]",),
-    "attacks_gradient_inversion_relu_decoding": ("weights_of_another_law_will_do",),
-    "attacks_gradient_inversion_span": ("scale_and_order_of_the_neurons_do_not_matter",),
-    "attacks_gradient_inversion_tensor_attack": (
+    "inversion_nonlinear_least_squares": ("signs_are_found_by_one_linear_fit[polynomial]",),
+    "inversion_relu_decoding": ("weights_of_another_law_will_do",),
+    "inversion_span": ("scale_and_order_of_the_neurons_do_not_matter",),
+    "inversion_tensor_attack": (
         "every_contraction_finds_a_planted_batch[gelu-mean]",
         "every_contraction_finds_a_planted_batch[tanh-random]",
     ),
-    "attacks_line_reconstruction": (
+    "papers_kkt_margin_line_reconstruction": (
         "candidates_close_together_are_one",
         "one_neuron_gives_its_point_away_in_any_dimension",
         "the_scale_of_the_network_does_not_matter",
         "smeared_weights_give_away_what_the_exact_ones_do[random]",
     ),
-    "attacks_membership_attack_models": ("what_was_not_reached_counts_as_farthest",),
-    "attacks_membership_boundary_distance": (),
-    "attacks_membership_calibration": (),
-    "attacks_membership_hyperedges": ("rays_lead_away_from_the_point",),
-    "attacks_membership_lira": (),
-    "attacks_membership_loss_threshold": (),
-    "attacks_membership_margin": (),
-    "attacks_membership_posterior": (),
-    "attacks_membership_references": ("one_target_is_its_row_of_all_and_is_blind_to_its_own_membership",),
-    "attacks_membership_rmia": (),
-    "attacks_membership_row_features": (
+    "membership_attack_models": ("what_was_not_reached_counts_as_farthest",),
+    "membership_boundary_distance": (),
+    "membership_calibration": (),
+    "membership_hyperedges": ("rays_lead_away_from_the_point",),
+    "membership_lira": (),
+    "membership_loss_threshold": (),
+    "membership_margin": (),
+    "membership_posterior": (),
+    "membership_references": ("one_target_is_its_row_of_all_and_is_blind_to_its_own_membership",),
+    "membership_rmia": (),
+    "membership_row_features": (
         "members_that_differ_are_told_apart",
         "positive_scores_are_above_the_median_of_outsiders",
     ),
     "batches": (),
-    "geometry_decision_boundary": (),
-    "geometry_polytopes": (
+    "papers_polytopes_decision_boundary": (),
+    "membership_polytopes": (
         "a_neuron_without_open_path_is_never_reached",
         "one_neuron_is_as_far_as_its_line",
         "within_the_radius_the_pattern_stays_and_the_closest_neuron_flips_behind_it",
     ),
-    "geometry_rays": (),
-    "geometry_subdivision": (),
+    "membership_rays": (),
+    "papers_polytopes_subdivision": (),
     "metrics_estimates": (),
     "metrics_roc": (),
     "metrics_scores": (),
-    "models_activations": ("as_many_derivatives_come_as_were_asked_for",),
-    "models_two_layer": (),
-    "evaluation": ("every_point_has_a_finite_score_under_every_model",),
+    "inversion_activations": ("as_many_derivatives_come_as_were_asked_for",),
+    "papers_kkt_margin_two_layer": (),
+    "membership_evaluation": ("every_point_has_a_finite_score_under_every_model",),
     "trainers_ensembles": (
         "an_ensemble_computes_what_separate_networks_compute[sgd with momentum]",
         "a_loss_judged_is_the_cross_entropy_however_small_it_is",
     ),
-    "trainers_logistic_regression": (),
-    "trainers_min_norm": (),
-    "trainers_svm": (),
+    "papers_blessing_logistic_regression": (),
+    "papers_min_norm_nested_fits": (),
+    "papers_blessing_svm": (),
     "trainers_privacy_accounting": ("without_sampling_delta_is_that_of_one_gaussian[0.0-10.0-1]",),
 }
 TESTS = ["elsewhere_checks.py"] + [

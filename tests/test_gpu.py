@@ -10,14 +10,14 @@ from torch import nn
 
 from containers import map_tensors
 from leakage.draws import gaussian
+from leakage.inversion import hermite
 from leakage.metrics import roc
 from leakage.models.initialisation import initial
 from leakage.precision import DTYPE
-from leakage.theory import hermite
-from leakage.theory.logistic.proximal_operator import prox
 from leakage.trainers import ensembles
 from leakage.trainers.ensembles import Examples, ModuleEnsemble, Recipe
-from leakage.trainers.min_norm import nested_min_norm
+from reproduced.papers.blessing.proximal_operator import prox
+from reproduced.papers.min_norm.nested_fits import nested_min_norm
 from reproduced.runtime import stream
 
 DEVICE = "cuda"

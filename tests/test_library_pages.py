@@ -8,7 +8,9 @@ import pytest
 from reproduced.pages.library_pages import Library
 
 ROOT = Path(__file__).parents[1]
-REAL = Library(ROOT / "lib", {"one": "from leakage.metrics import roc", "two": "import leakage.theory.ridge"})
+REAL = Library(
+    ROOT / "lib", {"one": "from leakage.metrics import roc", "two": "import reproduced.papers.min_norm.ridge"}
+)
 PAGES = sorted({REAL.page(module) for module in REAL.modules})
 
 
@@ -30,10 +32,10 @@ def test_every_public_name_of_the_library_has_its_entry(pages):
 
 
 def test_an_entry_has_signature_source_equation_reference_and_arguments(pages):
-    page = pages[REAL.page("leakage.attacks.membership.lira")]
+    page = pages[REAL.page("leakage.membership.lira")]
     entry = page.partition("::::{py:function} lira_of_logits\n")[2].partition("\n::::\n")[0]
     for part in (
-        r"\{source\}`source <lib/leakage/attacks/membership/lira\.py#L\d+>`",
+        r"\{source\}`source <lib/leakage/membership/lira\.py#L\d+>`",
         r"\n```python\ndef lira_of_logits\(\n    logits: .*\n\) -> .*:\n```\n",
         r"\n\$\$ s\(x\) = .*\$\$\n",
         r"\n.*Source: \w",

@@ -9,8 +9,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 
-from leakage.attacks.membership import label_only
 from leakage.draws import gaussian
+from leakage.membership import label_only
 from leakage.models import classifier
 from leakage.models.classifier import EstimatorClassifier, ModuleClassifier
 from reproduced.runtime import stream

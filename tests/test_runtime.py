@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from checking import refusals, refused
-from leakage.models import two_layer
 from leakage.precision import DTYPE
 from reproduced import runtime
+from reproduced.papers.kkt_margin import two_layer
 from reproduced.runtime import Run, begin, check_profile, check_seed, move, pick_device, settings, stream
 
 

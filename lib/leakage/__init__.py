@@ -41,26 +41,26 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # so that editors and type checkers know the names, too
     from leakage import audit
-    from leakage.attacks.gradient_inversion.own_modules.invert import invert
-    from leakage.attacks.gradient_inversion.recover import recover
-    from leakage.attacks.membership.lira import lira
-    from leakage.attacks.membership.rmia import rmia
-    from leakage.attacks.membership.table import ATTACKS, Attack
-    from leakage.attacks.membership.trained_models import TrainedModels
-    from leakage.evaluation import Evaluation, evaluate
+    from leakage.inversion.own_modules.invert import invert
+    from leakage.inversion.recover import recover
+    from leakage.membership.evaluation import Evaluation, evaluate
+    from leakage.membership.lira import lira
+    from leakage.membership.rmia import rmia
+    from leakage.membership.table import ATTACKS, Attack
+    from leakage.membership.trained_models import TrainedModels
     from leakage.metrics.estimates import Estimate, clopper_pearson, mean_interval, newcombe_interval, wilson_interval
     from leakage.metrics.roc import auc, best_advantage, roc_curve, tpr_at_fpr
 
 __version__ = "0.1.0"
 
 _NAMES = {
-    "leakage.attacks.gradient_inversion.own_modules.invert": "invert",
-    "leakage.attacks.gradient_inversion.recover": "recover",
-    "leakage.attacks.membership.lira": "lira",
-    "leakage.attacks.membership.rmia": "rmia",
-    "leakage.attacks.membership.table": "ATTACKS Attack",
-    "leakage.attacks.membership.trained_models": "TrainedModels",
-    "leakage.evaluation": "Evaluation evaluate",
+    "leakage.inversion.own_modules.invert": "invert",
+    "leakage.inversion.recover": "recover",
+    "leakage.membership.lira": "lira",
+    "leakage.membership.rmia": "rmia",
+    "leakage.membership.table": "ATTACKS Attack",
+    "leakage.membership.trained_models": "TrainedModels",
+    "leakage.membership.evaluation": "Evaluation evaluate",
     "leakage.metrics.estimates": "Estimate clopper_pearson mean_interval newcombe_interval wilson_interval",
     "leakage.metrics.roc": "auc best_advantage roc_curve tpr_at_fpr",
 }

@@ -1,1 +1,1 @@
-"""The book's machinery: claims and their verdicts, studies of five papers, the build, the pages."""
+"""The book's machinery: claims and their verdicts, five papers, the build, the pages."""

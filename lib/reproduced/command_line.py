@@ -26,7 +26,7 @@ from reproduced.run.run_chapters import Progress, one_line
 if TYPE_CHECKING:
     from leakage.audit.gates import Gate, GateResult
     from leakage.audit.result import Audit
-    from leakage.evaluation import Remeasure
+    from leakage.membership.evaluation import Remeasure
 
 _FAILED, _REFUSED, _INTERRUPTED = 1, 2, 130
 _MOST_JOBS = 1024

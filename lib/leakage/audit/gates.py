@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from leakage import arguments
-from leakage.evaluation import canonical_metric, outsiders_needed
+from leakage.membership.evaluation import canonical_metric, outsiders_needed
 
 SLICE = "slice:"
 """Before a metric: that of the worst slice."""
@@ -84,7 +84,7 @@ class GateResult:
 
 
 def check_metric(metric: str) -> str:
-    """`evaluation.canonical_metric`, perhaps after `slice:`."""
+    """`membership.evaluation.canonical_metric`, perhaps after `slice:`."""
     prefix = SLICE if isinstance(metric, str) and metric.startswith(SLICE) else ""
     return prefix + canonical_metric(metric.removeprefix(prefix) if prefix else metric)
 

@@ -26,8 +26,8 @@ from torch import Tensor
 
 from leakage import arguments
 from leakage.arrays import number_units, to_floats, to_matrix, to_names
-from leakage.attacks.membership.trained_models import TrainedModels
 from leakage.audit.notes import find_single_labels
+from leakage.membership.trained_models import TrainedModels
 from leakage.models.classifier import Classifier, EstimatorClassifier
 from leakage.models.mlp import Mlp
 

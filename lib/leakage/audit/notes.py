@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from leakage.arrays import row_contents
-from leakage.attacks.membership.trained_models import TrainedModels
-from leakage.evaluation import fewest_outsiders, is_resolvable
+from leakage.membership.evaluation import fewest_outsiders, is_resolvable
+from leakage.membership.trained_models import TrainedModels
 from leakage.metrics.estimates import Estimate
 from leakage.metrics.scores import Scores
 

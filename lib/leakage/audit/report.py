@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from leakage.audit import exports
 from leakage.audit.gates import GateResult
 from leakage.audit.result import Audit
-from leakage.evaluation import curve_fprs, fpr_of, measure, tpr_name
+from leakage.membership.evaluation import curve_fprs, fpr_of, measure, tpr_name
 from leakage.metrics.tables import Table
 
 _STRONGEST, _GUESSING = "#eb6009", "#696969"  # colours

@@ -14,7 +14,7 @@ from torch import Tensor
 from leakage import arguments
 from leakage.audit.gates import SLICE, Gate, GateResult, LowerEnd, check_metric, judge_gate
 from leakage.audit.notes import find_swapped_members
-from leakage.evaluation import (
+from leakage.membership.evaluation import (
     METRICS,
     Evaluation,
     attainable,
@@ -280,7 +280,8 @@ class Audit:
 
         Members of the slice are compared with its own outsiders: in a slice that is easier than others, outsiders too
         look like members. TPR is at the rate of the `headline`, or else 1 %. All targets are one sample, which one
-        threshold separates: see `evaluation.pooled_estimate`. A slice that is too small has a dash and says so.
+        threshold separates: see `membership.evaluation.pooled_estimate`. A slice that is too small has a dash
+        and says so.
         """
         fpr = self.slice_fpr
         columns = ("by", "slice", "members", "outsiders", "AUC", f"TPR at {100 * fpr:g} % FPR", "note")

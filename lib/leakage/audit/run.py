@@ -8,9 +8,6 @@ from typing import Any, NamedTuple
 import torch
 
 from leakage import arguments
-from leakage.attacks.membership.row_features import tell_members_apart
-from leakage.attacks.membership.table import ATTACKS, Attack, deterministic
-from leakage.attacks.membership.trained_models import TrainedModels
 from leakage.audit.inputs import AuditInputs
 from leakage.audit.notes import (
     explain_intervals,
@@ -21,7 +18,7 @@ from leakage.audit.notes import (
     share_one_split,
 )
 from leakage.audit.result import AttackSummary, Audit
-from leakage.evaluation import (
+from leakage.membership.evaluation import (
     METRICS,
     Remeasure,
     curve_fprs,
@@ -34,6 +31,9 @@ from leakage.evaluation import (
     pooled_estimate,
     tpr_name,
 )
+from leakage.membership.row_features import tell_members_apart
+from leakage.membership.table import ATTACKS, Attack, deterministic
+from leakage.membership.trained_models import TrainedModels
 
 AUDIT_ATTACKS = (
     *("loss", "sample threshold", "calibrated loss", "LiRA", "LiRA, own variance", "LiRA, offline"),

@@ -1,7 +1,7 @@
-"""Metrics of attacks and of reconstructions, with confidence intervals.
+"""Metrics of attacks, with confidence intervals.
 
 `roc` measures how well the scores of one model separate members from outsiders, and `scores` does so for many models at
-once. `estimates` has the intervals, `epsilon_bounds` bounds ε from below, `reconstruction` compares batches.
+once. `estimates` has the intervals, `epsilon_bounds` bounds ε from below.
 
 ```python
 import torch

@@ -1,6 +1,6 @@
 """Networks as parameters and the functions they compute, and classifiers of other libraries; nothing here trains.
 
-`mlp` and `two_layer` hold the weights of ReLU networks as plain tensors, many networks of one shape at once.
+`mlp` holds the weights of ReLU networks as plain tensors, many networks of one shape at once.
 `initialisation` stacks copies of any PyTorch module, `classifier` adapts modules and scikit-learn estimators.
 
 ```python

@@ -3,7 +3,7 @@ r"""Fully connected ReLU networks as plain tensors, many of one shape at once.
 $$ a^0 = x, \qquad z^l = W_l a^{l-1} + b_l, \qquad a^l = [z^l]_+ \quad (l \le H), \qquad o = W_{H+1} a^H + b_{H+1} $$
 
 Leading dimensions are independent networks; each may have points of its own, or all share the points. They are
-trained by `trainers.ensembles`; `geometry` finds the cells on which they are affine.
+trained by `trainers.ensembles`; `membership.polytopes` finds the cell of a point, on which they are affine.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""Training of many models at once: ensembles of networks, DP-SGD, exact solvers, and steps towards the margin.
+"""Training of many models at once: ensembles of networks, DP-SGD and what it guarantees.
 
 Trainers take tensors and a generator, and return models in the same precision and on the same device.
 

@@ -1,6 +1,6 @@
 """The pages *Library*: what somebody else would import, and the experiments of the book, made from their docstrings.
 
-One page for each package of `leakage` and of `reproduced.studies`. A page begins with the package's docstring and the
+One page for each package of `leakage` and of `reproduced.papers`. A page begins with the package's docstring and the
 example in it; then each module has a section, with an entry for each public class, method and function. The source is
 read, never imported; docstrings are MyST Markdown with Google's sections. What runs and shows the book has no page.
 Nothing here writes.
@@ -21,7 +21,7 @@ from reproduced.code_keys import find_modules, imported_files
 from reproduced.pages.jinja_environment import fill_template
 
 PAGE = "library"  # the page of the book below which these stand
-_LIBRARY, _EXPERIMENTS = "leakage", "reproduced.studies"  # the packages with pages
+_LIBRARY, _EXPERIMENTS = "leakage", "reproduced.papers"  # the packages with pages
 _SECTION = re.compile(r"^(Args|Attributes|Returns|Yields|Raises):\n((?: +.*(?:\n|$)|\n(?= ))*)", re.MULTILINE)
 _FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"(?<![`}])`([A-Za-z_][\w.]*)`(?!`)")
@@ -49,7 +49,7 @@ def imported_modules(source: str, known: Collection[str]) -> frozenset[str]:
 
 
 def page_file(page: str) -> str:
-    """The file of the repository from which a page is made: `theory` → `lib/leakage/theory/__init__.py`."""
+    """The file of the repository from which a page is made: `metrics` → `lib/leakage/metrics/__init__.py`."""
     package = _EXPERIMENTS.partition(".")[0] if _is_below(f"reproduced.{page}", _EXPERIMENTS) else _LIBRARY
     return "/".join(["lib", *dict.fromkeys([package, *page.split(".")]), "__init__.py"])
 
@@ -155,7 +155,7 @@ class Library:
         return listed
 
     def depth(self, package: str) -> int:
-        """How many packages a package is in, among those with pages: 0 for `leakage` and for `reproduced.studies`."""
+        """How many packages a package is in, among those with pages: 0 for `leakage` and for `reproduced.papers`."""
         return sum(parent in self.modules for parent in _parents(package))
 
     def first_sentence(self, module: str) -> str:

@@ -22,10 +22,11 @@ from dask import config
 from distributed import Client, LocalCluster, get_worker
 from packaging.requirements import Requirement
 
-from leakage import evaluation, store
+from leakage import store
 from leakage.audit import run
 from leakage.audit.inputs import inputs_from_file
-from leakage.evaluation import Means
+from leakage.membership import evaluation
+from leakage.membership.evaluation import Means
 from reproduced import code_keys, runtime
 from reproduced.repository import UserError
 from reproduced.run import chapter_cache

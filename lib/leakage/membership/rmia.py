@@ -1,0 +1,73 @@
+"""RMIA: the share of a population whose ratio of likelihoods, target to references, does not exceed a point's ratio."""
+
+import math
+from functools import partial
+
+import torch
+from jaxtyping import Bool, Float, Float64, Int
+from torch import Tensor
+
+from leakage.membership.references import map_columns, reference_matrix, reference_means, target_rows
+from leakage.metrics.scores import sort_rows
+
+SLOPE = 0.3
+"""The slope a that the authors use for CIFAR-10."""
+_LEAST_LIKELIHOOD = 1e-300  # mean over references, in units of a point's largest likelihood
+_DECIMALS = 9  # of the logarithm of a ratio, so that ratios of equal models tie; rounding errors are below 1e-11
+
+
+def rmia(
+    losses: Float[Tensor, "*e models points"],
+    member: Bool[Tensor, "models points"],
+    partner: Int[Tensor, " models"] | None = None,
+    *,
+    gamma: float = 1.0,
+    population: Float[Tensor, "*e models z"] | None = None,
+    offline: bool = False,
+    slope: float = SLOPE,
+    target: int | None = None,
+) -> Float64[Tensor, "*e targets points"]:
+    r"""The share of a population that a point dominates, less one half.
+
+    $$ s(x) = \Pr_z\Bigl(\frac{\Lambda(x)}{\Lambda(z)} \ge \gamma\Bigr) - \tfrac12, \qquad
+       \Lambda(x) = \frac{p_\theta(x)}{\tfrac12 \bar p_1(x) + \tfrac12 \bar p_0(x)}, $$
+
+    with $p = e^{-\ell}$, and $\bar p_1$, $\bar p_0$ its means over references that were trained on x, or were not.
+    Offline, and where no reference was trained on x, $\bar p_1 = a \bar p_0 + 1 - a$. Where all were,
+    the denominator is $\bar p_1$. Without a population, z is any of the scored points: with $\gamma = 1$ half of them
+    then have positive scores. Within one target, scores rank points as $\Lambda$ does, up to ties.
+
+    Source: Zarifzadeh, Liu, Shokri (2024), eqs. (2) and (8), with their linear approximation of $\bar p_1$.
+
+    Args:
+        losses: of every model on every point, in nats.
+        population: losses of every model on other points z, on which no model was trained.
+        slope: a, in [0, 1].
+    """
+    matrix = reference_matrix(len(member), partner, target=target, device=member.device)
+    log_ratio = partial(_log_ratio, matrix=matrix, rows=target_rows(target), offline=offline, slope=slope)
+    (own,) = map_columns(log_ratio, losses, member)
+    compared = own
+    if population is not None:
+        (compared,) = map_columns(log_ratio, population, member.new_zeros(population.shape[-2:]))
+    ranked = sort_rows(compared.round(decimals=_DECIMALS))
+    dominated = torch.searchsorted(ranked, (own - math.log(gamma)).round_(decimals=_DECIMALS), right=True)
+    return dominated.double().div_(ranked.shape[-1]).sub_(0.5)
+
+
+def _log_ratio(
+    losses: Tensor, member: Tensor, *, matrix: Tensor, rows: slice, offline: bool, slope: float
+) -> tuple[Float64[Tensor, "*e targets points"]]:
+    r"""$\log \Lambda$, with likelihoods in units of a point's largest, so that large losses do not round to 0."""
+    losses = losses.double()
+    least = losses.amin(-2, keepdim=True)
+    likelihood = (least - losses).exp()
+    count_in, mean_in = reference_means(likelihood, member, matrix)
+    count_out, mean_out = reference_means(likelihood, ~member, matrix)
+    log_in, log_out = (mean.clamp_min(_LEAST_LIKELIHOOD).log() - least for mean in (mean_in, mean_out))
+    log_a, log_rest = losses.new_tensor([slope, 1 - slope]).log()
+    log_p1 = torch.logaddexp(log_out + log_a, log_rest)
+    if not offline:
+        log_p1 = torch.where(count_in > 0, log_in, log_p1)
+    log_mean = torch.where(count_out > 0, torch.logaddexp(log_p1, log_out) - math.log(2), log_in)
+    return (-losses[..., rows, :] - log_mean,)

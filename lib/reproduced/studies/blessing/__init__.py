@@ -1,1 +1,0 @@
-"""Experiments of *A Blessing of Dimensionality in Membership Inference through Regularization*."""

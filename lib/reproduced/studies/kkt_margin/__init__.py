@@ -1,1 +1,0 @@
-"""Experiments of *Provable Privacy Attacks on Trained Shallow Neural Networks*."""

@@ -1,1 +1,0 @@
-"""Experiments of *Parameters or Privacy: A Provable Tradeoff Between Overparameterization and Membership Inference*."""

@@ -1,1 +1,0 @@
-"""Experiments of *The Inside Story: Towards Understanding Privacy Leakage of Neural Networks*."""
