@@ -500,7 +500,7 @@ def no_cell_names_a_device(chapter: Chapter) -> list[str]:
     if not beginning:  # a page that runs no experiment
         return []
     return [
-        f"{block}: `{ast.unparse(node)}` names a device; give the study the run, which returns tensors of the CPU"
+        f"{block}: `{ast.unparse(node)}` names a device; give the experiment the run; it returns tensors of the CPU"
         for block in chapter.code
         if "parameters" not in block.tags
         for node in ast.walk(block.tree)

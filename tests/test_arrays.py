@@ -6,7 +6,7 @@ import torch
 from scipy import sparse
 
 from leakage import audit
-from leakage.arrays import to_classes, to_names, to_tensor
+from leakage.arrays import row_contents, to_classes, to_names, to_tensor
 
 pandas = pytest.importorskip("pandas")  # the library alone does not need it
 
@@ -127,3 +127,12 @@ def test_every_argument_of_an_audit_takes_every_form(wrap):
         found = audit.of_losses(**GIVEN | {name: wrap(values)}, fprs=(0.1,))
         for attack, scores in expected.scores.items():
             np.testing.assert_allclose(found.scores[attack], scores, err_msg=name)
+
+
+def test_rows_with_long_or_uneven_parts_are_told_apart():
+    signals = np.empty((20, 1), dtype=object)
+    signals[:, 0] = [*DRAWS.normal(size=(20, 1500))]
+    for rows in (signals, [[signal] for signal in signals[:, 0]], [[1, 2], [1], [2, 1]]):
+        assert len({*row_contents(rows)}) == len(rows)
+    stored = sparse.csr_matrix(([1.0, 0.0], [0, 1], [0, 2]), shape=(1, 2))  # with a zero that is written down
+    assert row_contents(stored) == row_contents(sparse.csr_matrix([[1.0, 0.0]]))

@@ -175,3 +175,16 @@ def test_one_output_of_a_module_is_the_logit_of_class_one():
     expected = nn.functional.softplus(torch.where(LABELS % 2 == 1, -output, output))
     torch.testing.assert_close(models.losses, expected)
     assert audit.of_models(models).results
+
+
+@pytest.mark.parametrize(
+    "change",
+    [dict(estimators=[]), dict(points=IMAGES.flatten(1)[:5]), dict(points=["a", "b"]), dict(labels=LABELS[:3])],
+    ids=lambda change: next(iter(change)),
+)
+def test_estimators_points_labels_and_member_fit_together(change):
+    rows = IMAGES.flatten(1).numpy()
+    fitted = [DecisionTreeClassifier().fit(rows[half], LABELS[half]) for half in PAIRS.member.numpy()]
+    right = dict(estimators=fitted, points=rows, labels=LABELS.numpy(), member=PAIRS.member)
+    with pytest.raises(ValueError, match="`member` must be"):
+        TrainedModels.from_estimators(**right | change)

@@ -33,7 +33,6 @@ def move(value: Any, device: str) -> Any:
 
 
 def one_step(stack, examples, rows):
-    """With the whole batch, so that the shuffle, which is another on a GPU, does not matter."""
     generator, networks = stream(0, "shuffles"), ModuleEnsemble(FORM.to("meta"), stack)
     return ensembles.train(networks, examples, rows, Recipe(1, 20), generator=generator).compute_losses(examples)
 

@@ -143,7 +143,7 @@ def check_device(name: str, device: Any) -> "torch.device":
     import torch
 
     try:
-        found = torch.empty(0, device=device).device
+        found = torch.empty(0, dtype=torch.float64, device=device).device  # losses need it
     except (RuntimeError, AssertionError, TypeError) as error:
         found = str(error).partition("\n")[0].rstrip(".")
     if isinstance(found, str) or found.type == "meta":

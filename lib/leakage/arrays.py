@@ -197,15 +197,23 @@ def row_contents(X: Any) -> list[Hashable]:
     if hasattr(X, "tocsr"):
         rows = X.tocsr().copy()
         rows.sum_duplicates()
+        rows.eliminate_zeros()
         parts = zip(rows.indptr[:-1], rows.indptr[1:], strict=True)
         return [(rows.indices[a:b].tobytes(), rows.data[a:b].tobytes()) for a, b in parts]
     try:
         array = X.to_numpy() if hasattr(X, "to_numpy") else np.asarray(X)
     except ValueError:  # lists of different lengths
-        return [repr([np.asarray(part).tolist() for part in row]) for row in X]
+        return [repr(_to_lists(row)) for row in X]
     if array.dtype.hasobject:
-        return [repr(row.tolist() if isinstance(row, np.ndarray) else row) for row in array]
+        return [repr(_to_lists(row)) for row in array]
     return [row.tobytes() for row in array]
+
+
+def _to_lists(value: Any) -> Any:
+    """Arrays in lists as lists: `repr` leaves out the middle of a long array."""
+    if isinstance(value, np.ndarray | list | tuple):
+        return [_to_lists(part) for part in value]
+    return value
 
 
 def to_inputs(X: Any) -> Shaped[Tensor, "points ..."]:

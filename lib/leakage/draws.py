@@ -1,6 +1,7 @@
 """Random numbers for tensors on any device: drawn where the generator is, then moved.
 
-So a generator of the CPU gives the same numbers on every device. No other module of the library draws by itself.
+So a generator of the CPU gives the same numbers on every device. No other module of the library draws by itself, but
+for the gamma draws of `data.gaussians`.
 """
 
 from collections.abc import Sequence

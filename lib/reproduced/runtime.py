@@ -1,8 +1,9 @@
 """The device, the size and the random numbers of a computation.
 
 A chapter begins with `begin(profile, seed, device)` and chooses its sizes with `settings`. Only this module asks
-whether a GPU exists. A study that trains or attacks on a GPU takes the `Run`, asks it for a device (`Run.device_for`),
-moves there what it drew on the CPU, and returns tensors of the CPU (`move`). Everything else stays on the CPU.
+whether a GPU exists. An experiment that trains or attacks on a GPU takes the `Run`, asks it for a device
+(`Run.device_for`), moves there what it drew on the CPU, and returns tensors of the CPU (`move`). Everything else stays
+on the CPU.
 """
 
 import hashlib
@@ -98,8 +99,8 @@ def gpu_count() -> int:
 def stream(seed: int, name: str) -> torch.Generator:
     """A new random generator of the CPU, which depends only on `seed` and `name`.
 
-    It gives the same numbers whatever the device of the run: a study moves what it draws, and `leakage.draws` does so
-    for trainers and attacks. The state comes from SHA-256, so generators with different names are in practice
+    It gives the same numbers whatever the device of the run: an experiment moves what it draws, and `leakage.draws`
+    does so for trainers and attacks. The state comes from SHA-256, so generators with different names are in practice
     independent.
     """
     digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()

@@ -34,6 +34,7 @@ from leakage.trainers.ensembles import Examples, ModuleEnsemble, Recipe, cross_e
 
 _RECIPE = Recipe(epochs=30, batch=64)
 _ASKED = 64  # rows that show what a module gives
+_FEW_OF_A_CLASS = 10  # in one half: what divides the rows again, as cross-validation does, may find none
 _CALIBRATE = "wrap it in scikit-learn's CalibratedClassifierCV, which adds probabilities"
 _FOR_REGRESSION = "for a regressor, train copies and give squared errors to `audit.of_losses(…, probabilities=False)`"
 Factory = Callable[[], Any]
@@ -90,10 +91,10 @@ def _name_half(what: str, model: int, labels: Any) -> Iterator[None]:
     except Exception as error:
         names, counts = np.unique(np.asarray(labels), return_counts=True)
         classes = ", ".join(f"{count} of class {name}" for name, count in zip(names[:8], counts, strict=False))
+        cure = " Merge rare classes, leave them out, or give more rows of them." * bool(counts.min() < _FEW_OF_A_CLASS)
         raise ValueError(
             f"{what} fails on half {model}, {len(labels)} rows: {classes}{', …' * (len(names) > 8)}. It says: "
-            f"{type(error).__name__}: {arguments.shorten(str(error), 400)} Where a half has too few rows of a class, "
-            "merge rare classes, leave them out, or give more rows of them."
+            f"{type(error).__name__}: {arguments.shorten(str(error), 400)}{cure}"
         ) from error
 
 

@@ -140,7 +140,16 @@ class TrainedModels:
         if not isinstance(estimators, Sequence | np.ndarray):
             raise TypeError(f"`estimators` must be a list of fitted ones, got {type(estimators).__name__}.")
         names, masks = to_classes("labels", labels), _to_masks(member, partner)
-        known = [np.asarray(getattr(one, "classes_", np.unique(names))) for one in estimators]
+        rows, shape = _num_samples(to_rows("points", points)), tuple(masks[0].shape)
+        if len(estimators) == 0 or shape != (len(estimators), rows) or len(names) != rows:
+            raise ValueError(
+                f"`member` must be (models, points), one row for each of `estimators`, and `labels` one for each of "
+                f"`points`; got {len(estimators)} estimators, {rows} points, {len(names)} labels and `member` {shape}."
+            )
+        lacking = [type(one).__name__ for one in estimators if not hasattr(one, "classes_")]
+        if lacking:
+            raise TypeError(f"`estimators` must have `classes_`, as `fit` gives it, got none from {lacking[0]}.")
+        known = [np.asarray(one.classes_) for one in estimators]
         classes = np.unique(np.concatenate(known))
         place = np.searchsorted(classes, names).clip(max=len(classes) - 1)
         if not np.array_equal(classes[place], names):  # noqa: TID251  classes may be strings

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Float64, Real
 from scipy import special, stats
 from torch import Tensor
@@ -178,9 +179,10 @@ def smallest_count(suffices: Callable[[int], bool], *, most: int) -> int | None:
     return enough and bisect.bisect_left(range(enough), True, lo=enough // 2 + 1, key=suffices)
 
 
-def as_sample(values: Real[Tensor, "*shape"], name: str) -> Float64[Tensor, "*shape"]:
-    """`values` as float64, detached; raises `ValueError` if there are none or one is not finite."""
-    values = values.detach().double()
+def as_sample(values: Any, name: str) -> Float64[Tensor, "*shape"]:
+    """A tensor, array or list as float64, detached; raises `ValueError` if it is empty or a number is not finite."""
+    given = values if isinstance(values, Tensor) else torch.from_numpy(np.array(values, dtype=np.float64))
+    values = given.detach().double()
     if values.numel() == 0 or not bool(values.isfinite().all()):
         raise ValueError(f"`{name}` must be finite numbers, one or more; got shape {tuple(values.shape)}.")
     return values

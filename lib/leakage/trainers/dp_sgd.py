@@ -61,8 +61,9 @@ def train(
         rows: which points each model is trained on.
         noise: σ of each setting; 0 only clips, without any guarantee.
         learning_rate: η of each setting.
-        generator: draws batches and noise. On a GPU the noise comes from a generator of the GPU, seeded by this one: a
-            CPU takes 2.5 ms for a step of 8 networks 128-256-10, the rest of which takes a GPU 1.6 ms.
+        generator: draws batches and noise. On a GPU the noise comes from a generator of the GPU, seeded by this one, so
+            that batches and noise are others than on a CPU: for a step of 8 networks 128-256-10 a CPU would draw for
+            2.5 ms, and the rest takes a GPU 1.6 ms.
     """
     trained = networks.each(torch.clone)
     parameters = [part for layer in zip(trained.weights, trained.biases, strict=True) for part in layer]
