@@ -44,10 +44,6 @@ class LabelledData:
         """SHA-256 of the tensors, in hexadecimal; stored results that depend on these data have it in their key."""
         return store.digest((self.features, self.labels))
 
-    def to(self, device: torch.device | str) -> "LabelledData":
-        """The same data on another device."""
-        return LabelledData(self.features.to(device), self.labels.to(device))
-
 
 def load(name: str) -> LabelledData:
     """The data set called `name`, a key of `LOADERS`, float32 on the CPU."""
