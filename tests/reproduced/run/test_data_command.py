@@ -17,7 +17,7 @@ from reproduced import command_line
 from reproduced.run import data_command
 from small_data import entry, pack, put, register, serving, tree
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[3]
 NAMES = ("one", "two")
 RULES = "kind: figure, values: {x: W}, holds: x.low > 1, refuted: x.low < 1"
 CLAIM = "{id: b.%s, claim: C., where: W, " + RULES + ", expected: held, needs: [%s]}"

@@ -26,7 +26,7 @@ from reproduced.runtime import stream
 from small_book import is_a_refusal
 from small_data import spoiled
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[3]
 MEMBER = (torch.rand(8, 300, generator=stream(0, "member")) < 0.5).numpy()
 LOSSES = -torch.rand(8, 300, generator=stream(0, "losses"), dtype=torch.float64).log().numpy() * np.where(
     MEMBER, 0.3, 1.0

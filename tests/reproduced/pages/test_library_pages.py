@@ -7,7 +7,7 @@ import pytest
 
 from reproduced.pages.library_pages import Library
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[3]
 REAL = Library(
     ROOT / "lib", {"one": "from leakage.metrics import roc", "two": "import reproduced.papers.min_norm.ridge"}
 )

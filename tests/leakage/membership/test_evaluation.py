@@ -314,5 +314,5 @@ def test_a_rate_that_never_varies_has_an_interval_with_a_width():
 
 
 def test_every_source_is_in_the_references():
-    known = (Path(__file__).parents[1] / "book" / "references.bib").read_text("utf-8")
+    known = (Path(__file__).parents[3] / "book" / "references.bib").read_text("utf-8")
     assert not [name for name, one in ATTACKS.items() if one.source and f"{{{one.source}," not in known]

@@ -8,7 +8,7 @@ import torch
 
 from leakage import draws
 
-LIBRARY = Path(__file__).parents[1] / "lib" / "leakage"
+LIBRARY = Path(__file__).parents[2] / "lib" / "leakage"
 LIKE = torch.zeros(1, dtype=torch.float32)
 SAME = {
     "gaussian": (lambda **how: draws.gaussian((3, 2), **how), lambda **how: torch.randn(3, 2, **how)),

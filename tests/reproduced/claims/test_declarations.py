@@ -13,7 +13,7 @@ from reproduced.claims import declarations
 from reproduced.claims.measurements import Count, Exact
 from small_book import claim_entry, declaration, save_claims
 
-CLAIMS = Path(__file__).parents[1] / "book" / "claims"
+CLAIMS = Path(__file__).parents[3] / "book" / "claims"
 
 
 @pytest.fixture

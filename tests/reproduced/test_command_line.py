@@ -99,4 +99,4 @@ def test_a_fault_in_a_chapter_or_its_claims_is_named(small_book, capsys, path, o
 
 
 def test_the_files_of_this_book_are_whole():
-    render.check(open_book(Path(__file__).parents[1]))
+    render.check(open_book(Path(__file__).parents[2]))

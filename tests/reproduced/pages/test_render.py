@@ -15,7 +15,7 @@ from reproduced.pages.render import execute_pages, stage
 from reproduced.run.book import Book
 from small_book import HEADER, PARAMETERS, build, cell, make_repository, read_ledger, staged
 
-BOOK = Path(__file__).parents[1] / "book"
+BOOK = Path(__file__).parents[3] / "book"
 PICTURE = """
 import IPython
 from pathlib import Path
