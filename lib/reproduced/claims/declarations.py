@@ -73,6 +73,8 @@ class Claim(_Strict):
     """When it holds on a part of what it says; looked at only if it does not hold."""
     why: Text = ""
     """The evidence, for a verdict other than held; of an undecided claim, what it would take."""
+    defence: Text = ""
+    """For the paper: the most generous reading of its text, and what still fails under it."""
     proof: Text = ""
     """What is wrong with the printed proof of a statement that holds."""
     where: Text = ""
@@ -91,7 +93,7 @@ class Claim(_Strict):
 
     @model_validator(mode="after")
     def _check(self) -> "Claim":
-        values, cited = self.values.keys(), set(_BRACED_VALUE.findall(self.why))
+        values, cited = self.values.keys(), set(_BRACED_VALUE.findall(self.why + self.defence))
         compared = {name for rule in self.rules.values() for name in rule.names}
         shown = set(_BRACED_VALUE.findall(self.shows))
         if self.kind != "ours" and ".beyond." in self.id:
@@ -104,7 +106,7 @@ class Claim(_Strict):
             raise ValueError(f"`in_part` is required, for the expected verdict is {IN_PART!r}")
         if self.shows and not shown:
             raise ValueError(f"`shows` must have one of {', '.join(values)} in braces; got {self.shows!r}")
-        for whose, names in (("a rule", compared), ("`why`", cited), ("`shows`", shown)):
+        for whose, names in (("a rule", compared), ("`why` or `defence`", cited), ("`shows`", shown)):
             if unknown := sorted(names - values):
                 raise ValueError(f"{whose} names {', '.join(unknown)}; `values` declares {', '.join(values)}")
         if unused := sorted(values - compared - cited):
@@ -166,7 +168,15 @@ class Claim(_Strict):
             return f"Not expected: {self.expected} was."
         if verdict == HELD and self.proof:
             return f"As stated; the printed proof: {self.proof}"
-        return _BRACED_VALUE.sub(lambda braced: measurements.describe(values[braced[1]]), self.why)
+        return self._with_values(self.why, values)
+
+    def argued(self, values: Mapping[str, Measurement]) -> str:
+        """`defence` with its measurements."""
+        return self._with_values(self.defence, values)
+
+    @staticmethod
+    def _with_values(text: str, values: Mapping[str, Measurement]) -> str:
+        return _BRACED_VALUE.sub(lambda braced: measurements.describe(values[braced[1]]), text)
 
 
 class Declarations(_Strict):

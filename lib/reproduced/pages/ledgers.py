@@ -123,6 +123,11 @@ class Judgement:
         return self.claim.summary(self.values) if self._has_todays_values else ""
 
     @property
+    def defence(self) -> str:
+        """The paper's side, where a charge stands; "" if what was measured is not what is declared now."""
+        return self.claim.argued(self.values) if self._has_todays_values else ""
+
+    @property
     def _has_todays_values(self) -> bool:
         return self.values.keys() == self.claim.values.keys()
 
