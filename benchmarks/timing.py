@@ -116,7 +116,7 @@ def one_thread() -> Iterator[None]:
 def measure(case: Case) -> Row:
     """Check that the sides agree, which also warms them up, then time them in turns."""
     agreement = case.check()
-    turns = [(_seconds(case.ours), _seconds(case.theirs)) for _ in range(case.rounds)]
+    turns = [(cpu_seconds(case.ours), cpu_seconds(case.theirs)) for _ in range(case.rounds)]
     ours, theirs = (median(side) for side in zip(*turns, strict=True))
     ratios = [slow / quick for quick, slow in turns]
     return Row(
@@ -135,8 +135,8 @@ def measure(case: Case) -> Row:
     )
 
 
-def _seconds(side: Side) -> float:
-    """CPU seconds of one unit."""
+def cpu_seconds(side: Side) -> float:
+    """CPU seconds of one unit of a side."""
     start = time.process_time()
     for _ in range(side.calls):
         side.work()
