@@ -22,6 +22,8 @@ SIDE_BY_SIDE := -n logical --maxprocesses 4 --dist loadfile
 unexport PYTHONDONTWRITEBYTECODE
 # JupyterLab's settings of this project stay in this project.
 JUPYTER := JUPYTER_CONFIG_DIR="$(CURDIR)/.jupyter"
+# A kernel with as many threads as cores is five times slower on a busy machine; builds have this limit, too.
+ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
 .PHONY: help book data test test-slow test-portable test-all test-oldest test-site benchmark lab serve lint lock clean
@@ -74,9 +76,10 @@ benchmark: $(READY) ## time our algorithms against the straightforward ones
 	  $(BIN)/python benchmarks/$$name.py --record || status=1; \
 	done; exit $$status
 
-lab: $(READY) ## open the chapters as notebooks in JupyterLab
+lab: $(READY) ## open the chapters in JupyterLab: copies with the last build's numbers, or their sources
 	$(JUPYTER) $(BIN)/jupytext-config set-default-viewer
-	$(JUPYTER) $(BIN)/jupyter lab --LabApp.default_url=/lab/tree/book
+	folder=$$($(JUPYTER) $(BIN)/python -m reproduced.lab) && $(JUPYTER) $(ONE_THREAD) $(BIN)/jupyter lab \
+	  --LabApp.default_url=/lab/tree/$$folder
 
 serve: $(READY) ## serve the site at http://127.0.0.1:8000/
 	$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/site/_build/html

@@ -6,9 +6,13 @@ import re
 import subprocess
 from pathlib import Path
 
+import nbclient
+import nbformat
 import pytest
 
 from checking import HANGS
+from reproduced.pages.plain_notebook import SiteNames, glued_numbers, plain
+from reproduced.repository import BUILD_VARIABLE
 from small_book import LEAKAGE
 
 pytestmark = pytest.mark.slow
@@ -52,3 +56,22 @@ def test_a_smoke_run_judges_nothing(build, chapter):
     assert (ledger["profile"], ledger["chapter"]) == ("smoke", chapter)
     assert ledger["claims"]
     assert {claim["verdict"] for claim in ledger["claims"]} == {"not judged"}
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_the_notebook_for_download_follows_its_seed_and_has_no_markup_of_the_site(
+    build, chapter, monkeypatch, tmp_path
+):
+    monkeypatch.setenv(BUILD_VARIABLE, str(build))
+    monkeypatch.setenv("LEAKAGE_DATA", os.environ.get("LEAKAGE_DATA", str(tmp_path)))
+    executed = nbformat.read(build / "executed" / "smoke" / f"{chapter}.ipynb", as_version=4)
+    notebook = plain(executed, SiteNames(), ROOT)
+    prose = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    assert not re.findall(r"^.*(?:\{[a-z:]+\}`|^:::|^```\{|^\([\w-]+\)=).*$", prose, re.MULTILINE)
+    (parameters,) = (cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", ()))
+    parameters.source = parameters.source.replace("seed = 0", "seed = 7")
+    client = nbclient.NotebookClient(notebook, timeout=HANGS, kernel_name="python3")
+    client.execute(cwd=str(ROOT))
+    before, after = glued_numbers(executed), glued_numbers(notebook)
+    assert before.keys() == after.keys()
+    assert sum(after[name] != before[name] for name in before) > len(before) / 10

@@ -6,6 +6,7 @@ came from. Judgements are plain JSON. Nothing here computes a result or writes a
 """
 
 import json
+import os
 import time
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from leakage.data import datasets
+from reproduced import repository
 from reproduced.claims import measurements, texts
 from reproduced.claims.declarations import NOT_RUN, Claim, load
 from reproduced.claims.measurements import Measurement
@@ -114,8 +116,8 @@ class Ledger:
             near = get_close_matches(str(id), known, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else f"; declared are {', '.join(known)}."
             raise ValueError(f"`id` {id!r} is not declared in claims/{self._declared.chapter}.yml{hint}")
-        if id in self._judged:
-            raise ValueError(f"{id} is judged already; to judge again, run from the cell that opens the ledger.")
+        if id in self._judged and repository.BUILD_VARIABLE in os.environ:  # elsewhere a section may run again
+            raise ValueError(f"{id} is judged already.")
         return known[id]
 
     def _keep(self, claim: Claim, verdict: str, reason: str, **values: Any) -> None:
@@ -148,7 +150,7 @@ def missing_data_text(claim: Claim, absent: Callable[[str], bool] | None = None)
 
 
 def glue(name: str, text: str, *, needs: str = "") -> None:
-    """Give `text` to the prose of the page, which takes it with the role `{glue:text}`; shows nothing here.
+    """Give `text` to the prose of the page, which takes it with the role `{glue:text}`; outside a build, print it.
 
     If data set `needs` is absent, the text is "(not run)": what a stand-in gives says nothing about it.
     """
@@ -156,6 +158,8 @@ def glue(name: str, text: str, *, needs: str = "") -> None:
         text = "(not run)"
     if not isinstance(text, str):
         raise ValueError(f"`text` of {name!r} must be a formatted string, got {type(text).__name__}.")
+    if repository.BUILD_VARIABLE not in os.environ:
+        print(f"{name}: {text}")
     _display({f"{_GLUED}text/plain": repr(text)}, {"scrapbook": {"name": name, "mime_prefix": _GLUED}})
 
 

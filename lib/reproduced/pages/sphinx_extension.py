@@ -16,6 +16,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+import nbformat
+import pybtex.database
 from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx import addnodes
@@ -26,12 +28,13 @@ from sphinx.errors import ConfigError
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.docutils import SphinxDirective
 
-from reproduced.pages import glossary
+from reproduced.pages import glossary, plain_notebook
 from reproduced.pages.jinja_environment import EXACT_MARK, fill_template
 from reproduced.pages.ledgers import chip_anchor, row_anchor
 from reproduced.pages.library_pages import PAGE, page_file
 from reproduced.pages.page_layout import FOLD_COMMENT, NOTEBOOKS, ORIGINS
 from reproduced.run.book import GENERATED
+from reproduced.run.chapter_cache import EXECUTION_KEY
 
 BRANCH = "notebooks"  # of the public repository, on which .github/workflows/book.yml puts the executed notebooks
 _SCOREBOARD = "scoreboard"  # the page that has a row for each claim
@@ -47,6 +50,11 @@ _DATATABLES = re.compile(r"(?:^|/)datatables/")
 _TABLES_SCRIPT = re.compile(r"(?:^|/)tables\.js")
 _CLAIMS_TABLE = re.compile(r'class="[^"]*\bclaims-table\b')
 _CHAPTER_TABLE = re.compile(r"<th[^>]*>(?:<p>)?why(?:</p>)?</th>")  # a column of what a chapter's ledger writes
+
+_NOTE = (
+    "*The numbers in the text are those of the build: profile {profile}, seed {seed}, commit {at}. "
+    "Cells that you run show theirs.*"
+)
 
 Context = dict[str, Any]
 
@@ -202,12 +210,41 @@ def _add_mathjax(app: Sphinx, error: Exception | None) -> None:
         copy_mathjax(Path(app.outdir) / "_static" / "mathjax")
 
 
-def _copy_executed_notebooks(app: Sphinx, error: Exception | None) -> None:
-    """Put the notebooks as they were executed in the place of those that a page was made from."""
-    for notebook in (Path(app.srcdir) / GENERATED / NOTEBOOKS).glob("*.ipynb"):
-        offered = Path(app.outdir) / "_sources" / notebook.name
-        if error is None and offered.is_file():
-            shutil.copyfile(notebook, offered)
+def _offer_notebooks(app: Sphinx, error: Exception | None) -> None:
+    """Put notebooks in plain Markdown in the place of those that a page was made from."""
+    if error is not None:
+        return
+    names = _site_names(app)
+    for path in (Path(app.srcdir) / GENERATED / NOTEBOOKS).glob("*.ipynb"):
+        offered = Path(app.outdir) / "_sources" / path.name
+        if offered.is_file():
+            notebook = nbformat.read(path, as_version=4)
+            run = notebook.metadata.get(EXECUTION_KEY, {})
+            note = _NOTE.format(**run, at=(run["commit"] or "unknown")[:10]) if "profile" in run else ""
+            nbformat.write(plain_notebook.plain(notebook, names, Path(app.srcdir), note), offered)
+
+
+def _site_names(app: Sphinx) -> plain_notebook.SiteNames:
+    """What the pages call equations, figures, headings, works and each other."""
+    env, figures = app.env, {}
+    labels = env.domains.standard_domain.labels
+    for label, (page, id, _) in labels.items():
+        if number := env.toc_fignumbers.get(page, {}).get("figure", {}).get(id):
+            figures[label] = app.config.numfig_format["figure"] % ".".join(map(str, number))
+    works = {}
+    for file in app.config.bibtex_bibfiles:
+        for key, work in pybtex.database.parse_file(Path(app.srcdir) / file).entries.items():
+            people = ["".join(person.last_names[-1:]) for person in work.persons.get("author", [])]
+            who = people[0] if len(people) == 1 else " and ".join(people) if len(people) == 2 else f"{people[0]} et al."
+            works[key] = (who, work.fields.get("year", ""))
+    return plain_notebook.SiteNames(
+        equations={label: str(one[1]) for label, one in env.domains.math_domain.equations.items()},
+        figures=figures,
+        titles={page: title.astext() for page, title in env.titles.items()}
+        | {label: title for label, (_, _, title) in labels.items() if title},
+        citations=works,
+        address=app.config.html_theme_options.get("repository_url", ""),
+    )
 
 
 def _write_in_parallel(app: Sphinx, env: BuildEnvironment) -> None:
@@ -287,5 +324,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("env-check-consistency", _write_in_parallel)
     app.connect("html-page-context", _finish_page, priority=_THEME_IS_DONE)
     app.connect("build-finished", _add_mathjax)
-    app.connect("build-finished", _copy_executed_notebooks)
+    app.connect("build-finished", _offer_notebooks)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -66,7 +66,10 @@ REFUSED = [
     ({"claims": [claim_entry("t.one", values={"x": "w", "y": "w"})]}, "claim t.one: no rule looks at y"),
     ({"claims": [claim_entry("t.one", holds="y.low > 1")]}, "claim t.one: a rule names y; `values` declares x"),
     ({"claims": [claim_entry("t.one", refuted="x.low")]}, "claim t.one: `refuted`: a rule must be a comparison"),
-    ({"claims": [claim_entry("t.one", why="It is {y}.")]}, "claim t.one: `why` or `defence` names y; `values` declares x"),
+    (
+        {"claims": [claim_entry("t.one", why="It is {y}.")]},
+        "claim t.one: `why` or `defence` names y; `values` declares x",
+    ),
     ({"claims": [claim_entry("t.one", shows="y")]}, "claim t.one: `shows` must have one of x in braces; got 'y'"),
     ({"claims": [claim_entry("t.one", expected="held in part")]}, "claim t.one: `in_part` is required"),
     ({"claims": [without(claim_entry("t.one", expected="undecided"), "why")]}, "claim t.one: `why` is required"),
