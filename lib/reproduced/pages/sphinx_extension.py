@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import nbformat
 import pybtex.database
@@ -23,6 +23,8 @@ from docutils.parsers.rst import directives
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
+from sphinx.domains.math import MathDomain
+from sphinx.domains.std import StandardDomain
 from sphinx.environment import BuildEnvironment
 from sphinx.errors import ConfigError
 from sphinx.transforms.post_transforms import SphinxPostTransform
@@ -227,7 +229,7 @@ def _offer_notebooks(app: Sphinx, error: Exception | None) -> None:
 def _site_names(app: Sphinx) -> plain_notebook.SiteNames:
     """What the pages call equations, figures, headings, works and each other."""
     env, figures = app.env, {}
-    labels = env.domains.standard_domain.labels
+    labels = cast("StandardDomain", env.get_domain("std")).labels
     for label, (page, id, _) in labels.items():
         if number := env.toc_fignumbers.get(page, {}).get("figure", {}).get(id):
             figures[label] = app.config.numfig_format["figure"] % ".".join(map(str, number))
@@ -238,7 +240,9 @@ def _site_names(app: Sphinx) -> plain_notebook.SiteNames:
             who = people[0] if len(people) == 1 else " and ".join(people) if len(people) == 2 else f"{people[0]} et al."
             works[key] = (who, work.fields.get("year", ""))
     return plain_notebook.SiteNames(
-        equations={label: str(one[1]) for label, one in env.domains.math_domain.equations.items()},
+        equations={
+            label: str(number) for label, (_, number) in cast("MathDomain", env.get_domain("math")).equations.items()
+        },
         figures=figures,
         titles={page: title.astext() for page, title in env.titles.items()}
         | {label: title for label, (_, _, title) in labels.items() if title},
