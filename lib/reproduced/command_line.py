@@ -12,9 +12,8 @@ import io
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from functools import partial
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 from xml.etree import ElementTree
@@ -26,7 +25,6 @@ from reproduced.run.run_chapters import Progress, one_line
 if TYPE_CHECKING:
     from leakage.audit.gates import Gate, GateResult
     from leakage.audit.result import Audit
-    from leakage.membership.evaluation import Remeasure
 
 _FAILED, _REFUSED, _INTERRUPTED = 1, 2, 130
 _MOST_JOBS = 1024
@@ -119,7 +117,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     text = "Confidence level of the intervals.  [default: 0.95]"
     audit_parser.add_argument("--level", type=float, default=0.95, help=text)
-    _add_workers(audit_parser)
 
     build_parser = command(build)
     build_parser.add_argument("chapters", metavar="CHAPTERS", nargs="*")
@@ -222,10 +219,6 @@ def audit(options: argparse.Namespace) -> int:
     `losses` and `member`. See `leakage.audit.of_losses`. SCORES may also be a folder with
     losses.npy, member.npy and so on.
 
-    If several models are attacked, the intervals need the same measurements again
-    without each tenth of the models: ten tasks for workers, which must find SCORES
-    at the same path.
-
     Exit status:
       0  no limit of --fail-above was exceeded
       1  one was: the lower end of the strongest attack's interval, corrected for the
@@ -236,7 +229,6 @@ def audit(options: argparse.Namespace) -> int:
          losses, or no shadow models show the thresholds behind an advantage
     """
     limits = [_parse_limit(text) for text in options.limits]
-    _check_workers(options)
     if options.junit and not limits:
         raise UserError("--junit needs --fail-above: it has a test case for each of them.")
     piped = options.json == Path("-")
@@ -247,8 +239,7 @@ def audit(options: argparse.Namespace) -> int:
 
     try:
         gates = [Gate(metric, bar) for metric, bar in limits]
-        with _remeasure_on_workers(options) as remeasure:
-            result = _audit_file(options.scores, gates, level=options.level, remeasure=remeasure)
+        result = _audit_file(options.scores, gates, level=options.level)
         judged = result.judge(gates)
     except (ValueError, TypeError) as error:
         raise UserError(str(error)) from error
@@ -273,7 +264,7 @@ def audit(options: argparse.Namespace) -> int:
     return _FAILED if any(gate.failed for gate in judged) else 0
 
 
-def _audit_file(scores: Path, gates: "Sequence[Gate]", *, level: float, remeasure: "Remeasure | None") -> "Audit":
+def _audit_file(scores: Path, gates: "Sequence[Gate]", *, level: float) -> "Audit":
     """The audit of a file at the usual false positive rates and those of the gates."""
     from leakage.audit import FPRS
     from leakage.audit.gates import SLICE
@@ -286,21 +277,7 @@ def _audit_file(scores: Path, gates: "Sequence[Gate]", *, level: float, remeasur
     inputs = inputs_from_file(scores)
     if inputs.labels is None and inputs.groups is None and any(gate.metric.startswith(SLICE) for gate in gates):
         raise UserError(f"a bar on {SLICE}… needs `labels` or `groups` in {scores}.")
-    return run_audit(inputs, options, remeasure=remeasure)
-
-
-@contextmanager
-def _remeasure_on_workers(options: argparse.Namespace) -> Iterator["Remeasure | None"]:
-    """What measures an audit again without a part of its models, on workers if there are any."""
-    if not (options.workers or options.cluster):
-        yield None
-        return
-    from reproduced.run.cluster import Needs, connect, score_files
-
-    scores = options.scores.resolve()
-    with connect(address=options.cluster, workers=options.workers) as workers:
-        workers.check_workers(Needs(files=score_files(scores)))
-        yield partial(workers.measure_without, scores)
+    return run_audit(inputs, options)
 
 
 def _to_junit(results: "Sequence[GateResult]", *, name: str) -> bytes:

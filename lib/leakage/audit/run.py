@@ -20,7 +20,6 @@ from leakage.audit.notes import (
 from leakage.audit.result import AttackSummary, Audit
 from leakage.membership.evaluation import (
     METRICS,
-    Remeasure,
     curve_fprs,
     evaluate,
     fewest_outsiders,
@@ -93,7 +92,6 @@ def run_audit(
     options: AuditOptions,
     *,
     notes_on_rows: Sequence[str] | None = None,
-    remeasure: Remeasure | None = None,
     drawn: bool = False,
 ) -> Audit:
     """Run every attack that is possible on these models, and measure its success on their rows or units.
@@ -106,7 +104,7 @@ def run_audit(
     rates, level = options.fprs, options.level
     every = {**possible_attacks(inputs.models), **options.attacks}
     with _one_thread():
-        evaluation = evaluate(inputs.models, every, fprs=rates, remeasure=remeasure)
+        evaluation = evaluate(inputs.models, every, fprs=rates)
         outsiders = fewest_outsiders(inputs.models)
         resolvable = [fpr for fpr in (*rates, *curve_fprs(outsiders)) if is_resolvable(fpr, outsiders)]
         evaluation.standard_errors([*METRICS, *dict.fromkeys(map(tpr_name, resolvable))])  # of all in one pass

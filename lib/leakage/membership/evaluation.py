@@ -38,7 +38,7 @@ the mean score of a unit's points is what is measured: members, outsiders, rates
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -62,8 +62,6 @@ METRICS = ("auc", "advantage")
 """What is measured of each target, beside `tpr@F`."""
 Means = Mapping[str, Float64[Tensor, " metrics"]]
 """For each attack, the metrics averaged over targets; empty if no target is left."""
-Remeasure = Callable[[Sequence[Sequence[int]], Sequence[str]], Iterable[Means]]
-"""Measures the metrics with one group of models left out at a time, for example on a cluster."""
 _GROUPS_OF_POINTS = 20
 _MOST_GROUPS, _LEAST_GROUPS = 10, 3  # of models
 _STEPS = 24  # rates of a curve
@@ -128,15 +126,11 @@ class AttackResult(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """Every attack on the same models, so that differences are paired.
-
-    Without `remeasure`, groups of models are left out in this process.
-    """
+    """Every attack on the same models, so that differences are paired."""
 
     models: TrainedModels
     results: Mapping[str, AttackResult]
     generator: torch.Generator
-    remeasure: Remeasure | None = None
     _errors: dict[str, dict[str, float]] = field(default_factory=dict, repr=False)  # of the jackknife, by metric
     _left_out: dict[str, dict[str, Tensor] | None] = field(default_factory=dict, repr=False)  # rates, by attack
 
@@ -210,10 +204,7 @@ class Evaluation:
         if len(self.models.target_numbers) < 2 or len(groups) < _LEAST_GROUPS:
             return {}
         attacks = {name: result.attack for name, result in self.results.items() if result.scores is not None}
-        if self.remeasure is None:
-            parts = (measure_without(self.models, group, attacks, metrics, self.generator) for group in groups)
-        else:
-            parts = self.remeasure(groups, metrics)
+        parts = (measure_without(self.models, group, attacks, metrics, self.generator) for group in groups)
         each = list(tqdm(parts, "Intervals", len(groups), unit="group", **_PROGRESS))
         if not all(each):
             return {}
@@ -301,7 +292,6 @@ def evaluate(
     *,
     fprs: Sequence[float] = FPRS,
     generator: torch.Generator | None = None,
-    remeasure: Remeasure | None = None,
 ) -> Evaluation:
     """Run attacks against every target and judge them alike.
 
@@ -318,7 +308,7 @@ def evaluate(
     own = {name: one if isinstance(one, Attack) else Attack(deterministic(one)) for name, one in attacks.items()}
     each = tqdm(own.items(), "Attacks", unit="attack", **_PROGRESS)
     results = {name: _run(models, name, attack, fprs, generator) for name, attack in each}
-    return Evaluation(models, results, generator, remeasure)
+    return Evaluation(models, results, generator)
 
 
 def _run(

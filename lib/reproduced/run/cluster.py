@@ -1,16 +1,15 @@
 """Workers of dask, processes of this machine or of others: the only module that imports it.
 
-A run begins only if every worker has the code, the packages and the data that are here. Then chapters, or the repeats
-of an audit without a part of its models, are calls like any other: dask gives them to workers, and gives those of a
-lost worker to another. Results come back as bytes.
+A run begins only if every worker has the code, the packages and the data that are here. Then chapters are calls like
+any other: dask gives them to workers, and gives those of a lost worker to another. Results come back as bytes.
 """
 
 import json
 import logging
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, Executor, Future, wait
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from importlib import metadata
@@ -23,10 +22,6 @@ from distributed import Client, LocalCluster, get_worker
 from packaging.requirements import Requirement
 
 from leakage import store
-from leakage.audit import run
-from leakage.audit.inputs import inputs_from_file
-from leakage.membership import evaluation
-from leakage.membership.evaluation import Means
 from reproduced import code_keys, runtime
 from reproduced.repository import UserError
 from reproduced.run import chapter_cache
@@ -35,7 +30,6 @@ from reproduced.run.run_chapters import ChapterExecutor, Execution, Task, ending
 
 _ANSWER_SECONDS = 30  # within which a scheduler answers, and has a worker
 _SECONDS_WITHOUT_WORKERS = 60  # without any worker, after which none is taken to come back
-_LOOK_SECONDS = 1.0  # between two looks at whether there are workers
 _RETRIES = 2  # how often dask repeats a call that raised an error; a chapter that fails raises none
 _LOG = 100_000  # characters of a chapter's log that come back
 _VERSIONS = "version of"
@@ -56,11 +50,10 @@ class ClusterLost(UserError):
 
 @dataclass(frozen=True)
 class Needs:
-    """What results depend on besides the code: packages, data sets, files, and the device that a parameter means."""
+    """What results depend on besides the code: packages, data sets, and the device that a parameter means."""
 
     packages: tuple[str, ...] = ()
     data: tuple[str, ...] = ()
-    files: tuple[Path, ...] = ()
     device: str = "cpu"
 
 
@@ -74,14 +67,14 @@ def chapter_needs(book: Book, chapters: Iterable[str], device: str) -> Needs:
 
 
 def take_inventory(needs: Needs, library: Path = code_keys.LIB) -> Inventory:
-    """What this machine has: code and files by their digests, versions, checksums of data, the kind of device.
+    """What this machine has: code by its digests, versions, checksums of data, the kind of device.
 
     All code counts, even that in no cache key: the worker executes it.
     """
     code_keys.file_digest.cache_clear()  # a worker may be older than the files
     code = [path for name in store.PACKAGES for path in sorted((library / name).rglob("*"))]
     code = [path for path in code if path.is_file() and path.suffix != ".pyc"]
-    files = {path.relative_to(library).as_posix(): path for path in code} | {str(path): path for path in needs.files}
+    files = {path.relative_to(library).as_posix(): path for path in code}
     versions = code_keys.environment(None) | {
         name: found for name in needs.packages if (found := _installed_version(name))
     }
@@ -132,33 +125,15 @@ class Cluster:
 
     def chapter_executor(self) -> ChapterExecutor:
         """The workers as what executes chapters."""
-        executor = self._executor()
+        # Processes of this machine are started anew where one was lost, and then have another address.
+        options = {} if self._is_local else {"workers": [*self._workers]}
+        executor = self._client.get_executor(pure=False, retries=_RETRIES, **options)
 
         def submit(task: Task) -> Future[bytes]:
             files = None if self._is_local else {name: path.read_bytes() for name, path in task.files.items()}
             return executor.submit(_run_there, task, files, self._pipe)
 
         return ChapterExecutor(submit, _result, self._check, jobs=self._threads)
-
-    def measure_without(self, scores: Path, parts: Sequence[Sequence[int]], metrics: Sequence[str]) -> Sequence[Means]:
-        """The means of an audit without each part of its models in turn."""
-        executor = self._executor()
-        futures = [executor.submit(_measure_without, scores, tuple(metrics), part) for part in parts]
-        waiting = {*futures}
-        try:
-            while waiting:
-                waiting = wait(waiting, timeout=_LOOK_SECONDS).not_done
-                self._check()
-            return [store.unpack(future.result()) for future in futures]
-        except ClusterLost:
-            raise
-        except Exception as error:  # whatever a worker raises
-            raise ClusterLost(one_line(f"not audited: {type(error).__name__}: {error}")) from error
-
-    def _executor(self) -> Executor:
-        # Processes of this machine are started anew where one was lost, and then have another address.
-        options = {} if self._is_local else {"workers": [*self._workers]}
-        return self._client.get_executor(pure=False, retries=_RETRIES, **options)
 
     def _check(self) -> None:
         try:
@@ -236,14 +211,3 @@ def _result(future: Future[bytes]) -> Execution:
 
 def _scheduler_lost() -> ClusterLost:
     return ClusterLost("the scheduler is gone; what was finished is kept, and the next run goes on from there.")
-
-
-def _measure_without(scores: Path, metrics: Sequence[str], part: Sequence[int]) -> bytes:
-    """The means of an audit without some of its models, from this worker's own file of scores."""
-    models = inputs_from_file(scores).models
-    return store.pack(dict(evaluation.measure_without(models, part, run.possible_attacks(models), metrics)))
-
-
-def score_files(scores: Path) -> tuple[Path, ...]:
-    """The files that hold the scores of an audit: one, or those of a folder."""
-    return tuple(sorted(scores.glob("*.npy"))) if scores.is_dir() else (scores,)

@@ -7,14 +7,11 @@ import subprocess
 import sys
 from contextlib import ExitStack
 
-import numpy as np
 import psutil
 import pytest
-import torch
 
-from checking import HANGS, all_numbers, wait_until
+from checking import HANGS, wait_until
 from reproduced import command_line
-from reproduced.runtime import stream
 from small_book import (
     LEAKAGE,
     add_chapter,
@@ -193,19 +190,14 @@ PLACES = [
 
 
 @pytest.mark.parametrize(("options", "message"), PLACES)
-@pytest.mark.parametrize("command", ["build", "replicate", "audit"])
-def test_a_wrong_place_gets_one_line_and_changes_nothing(
-    root, scores, tmp_path, capsys, monkeypatch, command, options, message
-):
+@pytest.mark.parametrize("command", ["build", "replicate"])
+def test_a_wrong_place_gets_one_line_and_changes_nothing(root, capsys, monkeypatch, command, options, message):
     monkeypatch.setattr("reproduced.run.cluster._ANSWER_SECONDS", 0.1)
-    page = tmp_path / "audit.json"
-    subject = [str(scores), "--json", str(page)] if command == "audit" else ["--root", str(root)]
-    status = command_line.main([command, *subject, *options])
+    status = command_line.main([command, "--root", str(root), *options])
     out, err = capsys.readouterr()
     assert is_a_refusal(status, out, err)
     assert message in err
     assert not (root / "_build").exists()
-    assert not page.exists()
 
 
 def test_the_environment_names_a_cluster_as_the_option_does(root, capsys, monkeypatch):
@@ -214,25 +206,3 @@ def test_the_environment_names_a_cluster_as_the_option_does(root, capsys, monkey
     assert "exclude each other" in run(root, ["build", "--workers", "2"], capsys)[2]
     monkeypatch.delenv("LEAKAGE_CLUSTER")
     assert "exclude each other" in run(root, ["build", "--workers", "2", "--jobs", "1"], capsys)[2]
-
-
-@pytest.fixture(scope="module")
-def scores(tmp_path_factory):
-    """A folder of losses of twelve models."""
-    folder = tmp_path_factory.mktemp("audited") / "scores"
-    folder.mkdir()
-    member = torch.rand(12, 400, generator=stream(0, "member")) < 0.5
-    losses = -torch.rand(12, 400, generator=stream(0, "losses"), dtype=torch.float64).log()
-    np.save(folder / "losses.npy", (losses * torch.where(member, 0.3, 1.0)).numpy())
-    np.save(folder / "member.npy", member.numpy())
-    return folder
-
-
-def test_an_audit_finds_on_workers_what_it_finds_here(scores, tmp_path):
-    here, there = tmp_path / "here.json", tmp_path / "there.json"
-    assert command_line.main(["audit", str(scores), "--json", str(here)]) == 0
-    assert command_line.main(["audit", str(scores), "--json", str(there), "--workers", "2"]) == 0
-    found, expected = (json.loads(path.read_text("utf-8"))["attacks"] for path in (there, here))
-    assert [one["attack"] for one in found] == [one["attack"] for one in expected]
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose([*all_numbers(one)], [*all_numbers(other)], rtol=1e-9)
