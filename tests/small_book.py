@@ -21,7 +21,7 @@ from reproduced.claims import measurements
 from reproduced.claims.declarations import Claim
 from reproduced.claims.rules import Rule
 from reproduced.pages.ledgers import Chapter, ChapterFindings, Judgement
-from reproduced.run import run_chapters
+from reproduced.run import executor
 
 LEAKAGE = (sys.executable, "-P", "-c", "import sys; from reproduced.command_line import main; sys.exit(main())")
 """The command `leakage`, in a process of its own."""
@@ -183,24 +183,24 @@ SHOWN = re.compile(r"metadata=(\{.*\})\)$", re.MULTILINE)
 def without_kernels(monkeypatch, meanwhile: Callable[[Path], None] = lambda root: None, fails: str = "") -> None:
     """Let chapters end at once, with the records of their claims; `meanwhile` happens while they run, one may fail."""
 
-    def run_process(task, variables, pipe):
-        meanwhile(task.folder)
-        with (task.folder / "executions.txt").open("a") as file:
-            print(task.chapter, file=file)
-        notebook = nbformat.reads(task.notebook, as_version=4)
+    def run_process(plan, limits, variables, pipe):
+        meanwhile(plan.book.root)
+        with (plan.book.root / "executions.txt").open("a") as file:
+            print(plan.chapter, file=file)
+        notebook = nbformat.from_dict(plan.notebook)
         for cell in notebook.cells:
             if cell.cell_type == "code":
                 cell.metadata["papermill"] = {"duration": 0.5}
                 for shown in SHOWN.findall(cell.source):
                     metadata = eval(shown, {})
                     cell.outputs = [nbformat.v4.new_output("display_data", {"text/plain": ""}, metadata=metadata)]
-        for path in (task.working_notebook, task.log):
+        for path in (plan.working_notebook, plan.log):
             path.parent.mkdir(parents=True, exist_ok=True)
-        task.working_notebook.write_text(nbformat.writes(notebook), "utf-8")
-        task.log.write_text(f"Executing Cell {len(notebook.cells)}---\nValueError: broken\n", "utf-8")
-        return int(task.chapter == fails)
+        plan.working_notebook.write_text(nbformat.writes(notebook), "utf-8")
+        plan.log.write_text(f"Executing Cell {len(notebook.cells)}---\nValueError: broken\n", "utf-8")
+        return int(plan.chapter == fails)
 
-    monkeypatch.setattr(run_chapters, "_run_process", run_process)
+    monkeypatch.setattr(executor, "_run_process", run_process)
 
 
 # ── a claims file, as the values in it ────────────────────────────────────────────────────────────────────────────────

@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,8 @@ from reproduced.pages.ledgers import ChapterFindings, read_ledger, read_ledgers
 from reproduced.pages.summaries import verdict_counts
 from reproduced.run import chapter_cache
 from reproduced.run.book import MARKER, Book, UserError, write_json, write_text
-from reproduced.run.chapter_cache import EXECUTION_KEY, Plan, cores, make_plan, run_plans
-from reproduced.run.run_chapters import ChapterExecutor, Progress, local_executor
+from reproduced.run.chapter_cache import EXECUTION_KEY, Plan, cores, make_plan
+from reproduced.run.executor import ChapterExecutor, Progress, local_executor, run_plans
 
 _HOUR = 3600
 CELL_SECONDS = {"smoke": _HOUR, "ci": 6 * _HOUR, "paper": 48 * _HOUR}
@@ -87,34 +87,20 @@ def build(
     return Report(ledgers, tuple(faults))
 
 
-@contextmanager
 def open_executor(
-    book: Book,
-    names: Sequence[str],
-    device: str,
-    *,
-    jobs: int | None,
-    workers: int | None,
-    cluster: str | None,
-) -> Iterator[ChapterExecutor]:
-    """What executes the chapters named: this process, so many workers on this machine, or those of a scheduler.
+    book: Book, names: Sequence[str], device: str, *, jobs: int | None, cluster: str | None
+) -> AbstractContextManager[ChapterExecutor]:
+    """What executes the chapters named: processes of this machine, or the workers of the scheduler `cluster`.
 
     Here `jobs` run at a time, or one for each core, and share the GPUs: most of a chapter is computed on the CPU. Where
     fewer chapters run at a time than there are cores, the points of their grids use those that are left. On workers
     these run in turn.
-
-    Raises:
-        UserError: if there are no such workers, or one of them is not like this machine.
     """
-    if workers is None and cluster is None:
-        with local_executor(jobs or cores(), gpus=_gpus(device), cores=cores()) as executor:
-            yield executor
-        return
-    from reproduced.run.cluster import chapter_needs, connect  # dask, only for its workers
+    if cluster is None:
+        return local_executor(jobs or cores(), gpus=_gpus(device), cores=cores())
+    from reproduced.run.cluster import cluster_executor  # dask, only for its workers
 
-    with connect(address=cluster, workers=workers, as_threads=True) as connection:
-        connection.check_workers(chapter_needs(book, book.choose(names), device), book.library)
-        yield connection.chapter_executor()
+    return cluster_executor(cluster, book, book.choose(names), device)
 
 
 def check(book: Book) -> None:
@@ -241,6 +227,6 @@ def state_lines(book: Book, parameters: Mapping[str, Any]) -> Iterator[str]:
         line = f"{chapter}: {plan.state}{changed}"
         notebook = chapter_cache.read(plan.target)
         if plan.state in ("fresh", "stale") and notebook is not None:
-            ledger = read_ledger(notebook, plan.declared)
+            ledger = read_ledger(notebook, book.declarations(chapter))
             line += f", {ledger.run['seconds']:.0f} s, {verdict_counts(ledger.judgements)}"
         yield line

@@ -20,7 +20,7 @@ from xml.etree import ElementTree
 
 from leakage import __version__, arguments
 from reproduced.repository import UserError
-from reproduced.run.run_chapters import Progress, one_line
+from reproduced.run.notebook_process import one_line
 
 if TYPE_CHECKING:
     from leakage.audit.gates import Gate, GateResult
@@ -121,7 +121,7 @@ def _parser() -> argparse.ArgumentParser:
     build_parser = command(build)
     build_parser.add_argument("chapters", metavar="CHAPTERS", nargs="*")
     _add_parameters(build_parser)
-    _add_workers(build_parser, jobs=True)
+    _add_places(build_parser)
     text = "Most seconds for a cell.  [default: by profile]"
     build_parser.add_argument("--timeout", metavar="SECONDS", type=_whole(_MOST_SECONDS), help=text)
     build_parser.add_argument("--no-render", action="store_true", help="Execute and judge, but do not make the site.")
@@ -144,7 +144,7 @@ def _parser() -> argparse.ArgumentParser:
     replicate_parser.add_argument("chapters", metavar="CHAPTERS", nargs="*")
     text = "How many for each claim.  [default: 10]"
     replicate_parser.add_argument("--seeds", metavar="N", type=_whole(_MOST_SEEDS), default=10, help=text)
-    _add_workers(replicate_parser, jobs=True)
+    _add_places(replicate_parser)
     _add_folders(replicate_parser)
 
     status_parser = command(status)
@@ -160,12 +160,9 @@ def _add_parameters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", help="auto, cpu, cuda or cuda:N.  [default: auto]")
 
 
-def _add_workers(parser: argparse.ArgumentParser, *, jobs: bool = False) -> None:
-    if jobs:
-        text = "Chapters at a time.  [default: one for each core, or GPU]"
-        parser.add_argument("--jobs", metavar="N", type=_whole(_MOST_JOBS), help=text)
-    text = "Execute on so many workers of dask, on this machine."
-    parser.add_argument("--workers", metavar="N", type=_whole(_MOST_JOBS), help=text)
+def _add_places(parser: argparse.ArgumentParser) -> None:
+    text = "Chapters at a time.  [default: one for each core]"
+    parser.add_argument("--jobs", metavar="N", type=_whole(_MOST_JOBS), help=text)
     named = os.environ.get("LEAKAGE_CLUSTER") or None
     text = "Execute on the workers of this scheduler of dask.  [default: LEAKAGE_CLUSTER]"
     parser.add_argument("--cluster", metavar="ADDRESS", default=named, help=text)
@@ -199,10 +196,10 @@ def _existing_folder(text: str) -> Path:
     return _folder(text)
 
 
-def _check_workers(options: argparse.Namespace) -> None:
+def _check_places(options: argparse.Namespace) -> None:
     """A `UserError` if more than one place to execute is given, or the address of a scheduler is none."""
-    if sum(option is not None for option in (getattr(options, "jobs", None), options.workers, options.cluster)) > 1:
-        raise UserError("--jobs, --workers and --cluster (or LEAKAGE_CLUSTER) exclude each other.")
+    if options.jobs is not None and options.cluster is not None:
+        raise UserError("--jobs and --cluster (or LEAKAGE_CLUSTER) exclude each other.")
     if options.cluster is not None and not _ADDRESS.fullmatch(options.cluster):
         shown = arguments.shown(options.cluster)
         raise UserError(f"a scheduler's address is tcp://HOST:PORT or tls://HOST:PORT; got {shown}.")
@@ -325,17 +322,18 @@ def _check_outputs(scores: Path, files: Sequence[Path]) -> None:
 
 def build(options: argparse.Namespace) -> int:
     """Execute CHAPTERS (all by default) where needed, judge their claims and make the site."""
-    _check_workers(options)
+    _check_places(options)
     from reproduced import build as building
     from reproduced.pages.summaries import lacking_data
     from reproduced.run.book import open_book
     from reproduced.run.chapter_cache import why_no_commit
+    from reproduced.run.executor import Progress
 
     book = open_book(options.root, options.build_dir)
     book.choose(options.chapters)
     _ensure_home(book.build)
     parameters = _parameters(options)
-    places = {"jobs": options.jobs, "workers": options.workers, "cluster": options.cluster}
+    places = {"jobs": options.jobs, "cluster": options.cluster}
     with (
         Progress() as progress,
         building.open_executor(book, options.chapters, parameters["device"], **places) as executor,
@@ -377,15 +375,16 @@ def _parameters(options: argparse.Namespace) -> dict[str, Any]:
 
 def replicate(options: argparse.Namespace) -> int:
     """Judge CHAPTERS (all by default) at seeds drawn from the commit's hash, and keep the verdicts."""
-    _check_workers(options)
+    _check_places(options)
     from reproduced import replicate as replicating
     from reproduced.build import open_executor
     from reproduced.run import replications
     from reproduced.run.book import STANDARD, open_book
+    from reproduced.run.executor import Progress
 
     book = open_book(options.root, options.build_dir)
     _ensure_home(book.build)
-    places = {"jobs": options.jobs, "workers": options.workers, "cluster": options.cluster}
+    places = {"jobs": options.jobs, "cluster": options.cluster}
     with (
         Progress() as progress,
         open_executor(book, options.chapters, str(STANDARD["device"]), **places) as executor,

@@ -15,7 +15,7 @@ from typing import Any
 from reproduced import code_keys, runtime
 from reproduced.build import CELL_SECONDS, check, hold_build_folder, mark_build_folder
 from reproduced.claims import measurements
-from reproduced.claims.declarations import NOT_RUN
+from reproduced.claims.declarations import NOT_RUN, Declarations
 from reproduced.claims.ledger import missing_data_text
 from reproduced.claims.texts import NOT_JUDGED
 from reproduced.pages.ledgers import Judgement, read_ledger
@@ -27,10 +27,9 @@ from reproduced.run.chapter_cache import (
     Plan,
     execution_provenance,
     make_plan,
-    run_plans,
     why_no_commit,
 )
-from reproduced.run.run_chapters import ChapterExecutor, Progress
+from reproduced.run.executor import ChapterExecutor, Progress, run_plans
 
 _RUN_FIELDS = ("commit", "date", "device", "device_name", "processor", "versions", "seconds")
 
@@ -59,12 +58,13 @@ def replicate(
     numbers = {chapter: _seeds_of_claims(book, chapter, kept[chapter]) for chapter in chosen}
     lacking = {chapter: seeds - min(found, default=seeds) for chapter, found in numbers.items()}
     wanted = _choose_seeds(kept, order, lacking)
+    declared = {chapter: book.declarations(chapter) for chapter in chosen}  # while chapters run, files may be edited
     unfinished = {seed: {*chapters} for seed, chapters in wanted.items()}
     faults: list[str] = []
 
     def keep(plan: Plan) -> None:
         seed = plan.parameters["seed"]
-        run = _run_record(plan, order.index(seed))
+        run = _run_record(plan, declared[plan.chapter], order.index(seed))
         replications.append(book, run)
         if "error" in run:  # of a failure, somebody wants to see the notebook
             faults.append(f"{plan.chapter}, seed {seed}: {run['error']}")
@@ -126,7 +126,7 @@ def _choose_seeds(
     return {seed: chapters for seed, chapters in found.items() if chapters}
 
 
-def _run_record(plan: Plan, seed_index: int) -> dict[str, Any]:
+def _run_record(plan: Plan, declared: Declarations, seed_index: int) -> dict[str, Any]:
     """The line to keep of an execution; of a failed one with its error and no claims. Its seed is not tried again."""
     notebook = chapter_cache.read(plan.target)
     assert notebook is not None, "it was executed"
@@ -137,7 +137,7 @@ def _run_record(plan: Plan, seed_index: int) -> dict[str, Any]:
     run["cells"] = replications.cells_digest(notebook)
     if execution["status"] != "ok":
         return run | {"error": execution["error"]["error"], "claims": {}}
-    judgements = read_ledger(notebook, plan.declared).judgements
+    judgements = read_ledger(notebook, declared).judgements
     judged = [one for one in judgements if one.verdict not in (NOT_RUN, NOT_JUDGED)]
     return run | {"claims": {one.claim.id: _claim_record(one) for one in judged}}
 
@@ -148,7 +148,7 @@ def _claim_record(judgement: Judgement) -> dict[str, Any]:
     return {
         "rule": claim.rule_digest,  # not its text
         "verdict": judgement.verdict,
-        "values": {name: measurements.to_columns(value) for name, value in values.items()},
+        "values": {name: measurements.to_json(value) for name, value in values.items()},
         "margins": margins,
     }
 

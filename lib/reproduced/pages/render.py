@@ -37,8 +37,8 @@ from reproduced.run.book import (
     write_notebook,
     write_text,
 )
-from reproduced.run.chapter_cache import EXECUTION_KEY, execution_provenance
-from reproduced.run.run_chapters import Task, lifeline, run_chapter
+from reproduced.run.chapter_cache import EXECUTION_KEY, Plan, execution_provenance
+from reproduced.run.executor import SCRIPT, Limits, ending_pipe, run_chapter
 
 _FRAMES = "_static/frames"  # the pictures of sliders, relative to a page and to the staged tree
 _WARNING = re.compile(r"WARNING|ERROR|CRITICAL|Exception")
@@ -119,19 +119,10 @@ def execute_pages(book: Book, cell_seconds: int) -> list[str]:
         page = book.staged / f"{name}.md"
         if not page.is_file() or not page.read_text("utf-8").startswith("---\njupytext:"):
             continue
-        task = Task(
-            chapter=name,
-            name=name,
-            notebook=nbformat.writes(jupytext.read(page)),
-            parameters={},
-            folder=book.staged,
-            build=book.build,
-            library=book.library,
-            target=page.with_suffix(".ipynb"),
-            cell_seconds=cell_seconds,
-        )
-        execution = run_chapter(task)
-        task.working_notebook.unlink(missing_ok=True)
+        plan = Plan(book, name, jupytext.read(page), {}, page.with_suffix(".ipynb"))
+        with ending_pipe() as pipe:
+            execution = run_chapter(plan, Limits(cell_seconds), pipe=pipe)
+        plan.working_notebook.unlink(missing_ok=True)
         if execution.error:
             faults.append(execution.summary(name))
         if execution.notebook:
@@ -215,14 +206,15 @@ def render(book: Book, *, strict: bool) -> tuple[int, list[str]]:
     output = book.build / "site"
     shutil.rmtree(output, ignore_errors=True)
     command: Sequence[str | Path] = [
-        *(sys.executable, "-P", "-m", "reproduced.run.run_chapters", Path(sys.executable).with_name("jupyter-book")),
+        *(*SCRIPT, Path(sys.executable).with_name("jupyter-book")),
         *("build", book.staged, "--config", book.root / "_config.yml", "--toc", book.root / "_toc.yml"),
         *("--path-output", output, "-n", "--keep-going", *(["-W"] if strict else [])),
     ]
     variables = os.environ | {"NO_COLOR": "1", "PYTHONUTF8": "1", "PYTHONIOENCODING": "utf-8"}
-    process = subprocess.run(
-        command, stdin=lifeline(), capture_output=True, encoding="utf-8", errors="replace", env=variables
-    )
+    with ending_pipe() as pipe:
+        process = subprocess.run(
+            command, stdin=pipe, capture_output=True, encoding="utf-8", errors="replace", env=variables
+        )
     lines = _COLOUR.sub("", f"{process.stdout}\n{process.stderr}").splitlines()
     write_text(book.build / "logs" / "site.log", "\n".join(lines) + "\n")
     complaints = dict.fromkeys(line.strip() for line in lines if _WARNING.search(line))

@@ -9,9 +9,9 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,7 @@ from nbformat import NotebookNode
 import leakage
 from leakage import store
 from reproduced import code_keys, runtime
-from reproduced.claims.declarations import Declarations
-from reproduced.run.book import Book, UserError, code, write_notebook, write_text
-from reproduced.run.run_chapters import ChapterExecutor, Execution, Progress, Task, run_chapters
+from reproduced.run.book import Book, UserError, code
 
 ABSENT = "absent"  # what `leakage.data.datasets.checksum` says of a data set that is not on this machine
 EXECUTION_KEY = "repro"
@@ -36,21 +34,41 @@ _TOOLS = ("torch", "numpy", "scipy", "scikit-learn", "matplotlib", "papermill", 
 
 @dataclass(frozen=True)
 class Plan:
-    """One chapter, ready to be executed into the build folder of `book`."""
+    """A notebook to execute with `parameters`, into `target` in the build folder of `book`.
+
+    A page that claims nothing is executed in every build and depends on nothing: it has only the first five fields.
+
+    Attributes:
+        files: those of the book that it may read, by their names there, for a machine that has no such folder.
+        key: digest of everything in `depends_on`.
+        depends_on: files, data, parameters and environment, each by a short digest or value; data by their checksum,
+            or `ABSENT`.
+        state: `fresh` if the executed notebook on disk has this key, `stale` if another, `failed` or `new`.
+        changed: what differs from the execution on disk; empty unless stale.
+        executed_on: the processor of the execution on disk, if there is one.
+    """
 
     book: Book
     chapter: str
     notebook: NotebookNode
     parameters: Mapping[str, Any]
     target: Path
-    key: str  # digest of everything in `depends_on`
-    depends_on: Mapping[str, Any]  # files, data, parameters and environment, each by a short digest or value
-    data: Mapping[str, str]  # checksum of each declared data set, or `ABSENT`
-    declared: Declarations  # the claims as they were when this was planned
-    files: Mapping[str, Path]  # those of the book in `depends_on`, by their names there
-    state: str  # `fresh` if the executed notebook on disk has this key, `stale` if another, `failed` or `new`
-    changed: tuple[str, ...] = ()  # what differs from the execution on disk; empty unless stale
-    executed_on: str = ""  # the processor of the execution on disk, if there is one
+    files: Mapping[str, Path] = field(default_factory=dict)
+    key: str = ""
+    depends_on: Mapping[str, Any] = field(default_factory=dict)
+    state: str = "new"
+    changed: tuple[str, ...] = ()
+    executed_on: str = ""
+
+    @property
+    def working_notebook(self) -> Path:
+        """The notebook that the chapter's process executes in place."""
+        return self.target.with_name(f"{self.chapter}.partial.ipynb")
+
+    @property
+    def log(self) -> Path:
+        """What papermill, the kernel and the cells print."""
+        return self.book.build / "logs" / f"{self.chapter}.log"
 
 
 def make_plan(book: Book, chapter: str, parameters: Mapping[str, Any], *, device: str) -> Plan:
@@ -83,12 +101,10 @@ def make_plan(book: Book, chapter: str, parameters: Mapping[str, Any], *, device
         notebook,
         dict(parameters),
         target,
-        key,
-        short,
-        data,
-        declared,
-        own,
-        state,
+        files=own | {"_toc.yml": book.root / "_toc.yml"},  # by which a notebook finds its book
+        key=key,
+        depends_on=short,
+        state=state,
         changed=tuple(differences(old["depends_on"], short)) if state == "stale" else (),
         executed_on=old.get("processor", ""),
     )
@@ -123,58 +139,16 @@ def data_checksum(name: str) -> str:
 # ── executed notebooks ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def run_plans(
-    plans: Mapping[str, Plan], *, executor: ChapterExecutor, cell_seconds: int, progress: Progress
-) -> Iterator[tuple[Plan, Execution]]:
-    """Execute plans and put each notebook in its place when it ends; a plan that could not run gets no notebook.
-
-    The names of the plans are those under which people are told of them.
-    """
-    first = next(iter(plans.values()), None)  # all are of one book and one device
-    origin = execution_provenance(first.book, first.parameters["device"]) if first else {}
-    processes = max(1, executor.cores // max(1, min(executor.jobs, len(plans))))
-    tasks = [_task(plan, name, cell_seconds, processes) for name, plan in plans.items()]
-    for task, execution in run_chapters(tasks, executor, progress):
-        plan = plans[task.name]
-        if execution.notebook:
-            notebook = nbformat.reads(execution.notebook, as_version=4)
-            began = {"date": _time(datetime.now(UTC) - timedelta(seconds=execution.seconds))}
-            of_run = origin | began | dict(execution.machine)
-            notebook.metadata[EXECUTION_KEY] = _execution_metadata(plan, execution) | of_run
-            write_notebook(task.target, notebook)
-        if execution.log:
-            write_text(task.log, execution.log)
-        task.working_notebook.unlink(missing_ok=True)
-        yield plan, execution
-
-
-def _task(plan: Plan, name: str, cell_seconds: int, processes: int) -> Task:
-    book = plan.book
-    return Task(
-        chapter=plan.chapter,
-        name=name,
-        notebook=nbformat.writes(plan.notebook),
-        parameters=plan.parameters,
-        folder=book.root,
-        build=book.build,
-        library=book.library,
-        target=plan.target,
-        cell_seconds=cell_seconds,
-        processes=processes,
-        files={**plan.files, "_toc.yml": book.root / "_toc.yml"},  # by which it finds the book
-    )
-
-
-def _execution_metadata(plan: Plan, execution: Execution) -> dict[str, Any]:
-    error = {"cell": execution.cell, "cells": execution.cells, "error": execution.error}
+def execution_metadata(plan: Plan, error: Mapping[str, Any] | None, seconds: float) -> dict[str, Any]:
+    """What an executed notebook keeps of its plan and its end, besides where it ran."""
     return {
         "key": plan.key,
-        "status": "failed" if execution.error else "ok",
-        "error": error if execution.error else None,
-        "seconds": execution.seconds,
+        "status": "failed" if error else "ok",
+        "error": error,
+        "seconds": seconds,
         "profile": plan.parameters["profile"],
         "seed": plan.parameters["seed"],
-        "data": dict(plan.data),
+        "data": plan.depends_on["data"],
         "depends_on": plan.depends_on,
     }
 
@@ -200,11 +174,8 @@ def _read_execution(path: Path) -> dict[str, Any]:
 def execution_provenance(book: Book, device: str) -> dict[str, Any]:
     """Commit, versions, machine and time of an execution that starts now; `device` as the parameter says it."""
     commit, dirty = _commit(book.root)
-    return {"commit": commit, "dirty": dirty} | machine_provenance(device) | {"date": _time(datetime.now(UTC))}
-
-
-def _time(moment: datetime) -> str:
-    return moment.isoformat(timespec="seconds")
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"commit": commit, "dirty": dirty, **machine_provenance(device), "date": now}
 
 
 def machine_provenance(device: str) -> dict[str, Any]:

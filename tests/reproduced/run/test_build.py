@@ -18,8 +18,10 @@ import pytest
 from checking import HANGS, wait_until
 from reproduced import build as building
 from reproduced import command_line
-from reproduced.run import chapter_cache, run_chapters
-from reproduced.run.run_chapters import Execution, Progress, Task, local_executor
+from reproduced.run import chapter_cache, executor
+from reproduced.run.book import open_book
+from reproduced.run.chapter_cache import Plan
+from reproduced.run.executor import Execution, Limits, local_executor
 from small_book import (
     LEAKAGE,
     RULE,
@@ -169,20 +171,19 @@ def test_only_gpus_that_this_process_may_use_are_handed_out(monkeypatch):
         assert building._gpus("cuda") == ids
 
 
-def test_chapters_that_run_at_once_have_different_gpus(tmp_path, monkeypatch):
+def test_chapters_that_run_at_once_have_different_gpus(repository, monkeypatch):
     both, found = threading.Barrier(2), []
 
-    def run_chapter(task, variables, *, pipe):
+    def run_chapter(plan, limits, variables, *, pipe):
         both.wait()
         found.append(variables["CUDA_VISIBLE_DEVICES"])
         return Execution()
 
-    monkeypatch.setattr(run_chapters, "run_chapter", run_chapter)
-    places = dict.fromkeys(("folder", "build", "library", "target"), tmp_path)
-    tasks = [Task(name, name, "{}", {}, **places, cell_seconds=60) for name in ("first", "second")]
-    progress = Progress(io.StringIO())
-    with local_executor(2, gpus=["0", "1"]) as executor:
-        assert len([*run_chapters.run_chapters(tasks, executor, progress)]) == 2
+    monkeypatch.setattr(executor, "run_chapter", run_chapter)
+    plan = Plan(open_book(repository), "words", nbformat.v4.new_notebook(), {}, repository / "words.ipynb")
+    with local_executor(2, gpus=["0", "1"]) as here:
+        begun = [here.submit(plan, Limits(60)) for _ in range(2)]
+        assert [future.result() for future in begun] == [Execution(), Execution()]
     assert sorted(found) == ["0", "1"]
 
 

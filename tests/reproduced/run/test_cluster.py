@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import signal
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -17,10 +16,8 @@ from small_book import (
     add_chapter,
     build,
     edit,
-    executions,
     heed_interrupts,
     is_a_refusal,
-    leakage,
     make_repository,
     read_ledger,
     run,
@@ -163,28 +160,9 @@ def _workers(address: str) -> int:
         return len(client.nthreads())
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
-def test_workers_of_this_machine_listen_to_it_alone_and_end_with_whoever_started_them(root, ending):
-    building = start(root, "first", "--workers", "1")
-    wait_until(lambda: executions(root) == ["first"])
-    family = psutil.Process(building.pid).children(recursive=True)
-    assert len(family) >= 2, "a chapter's process and its kernel"
-    sockets = [one for each in (psutil.Process(building.pid), *family) for one in each.net_connections("inet")]
-    assert {one.laddr.ip for one in sockets if one.status == psutil.CONN_LISTEN} == {"127.0.0.1"}
-    building.send_signal(ending)
-    building.communicate(timeout=HANGS)
-    assert building.returncode in (130, -signal.SIGKILL)
-    wait_until(lambda: not any(member.is_running() and member.status() != "zombie" for member in family))
-    assert not (root / "_build/executed/ci/first.ipynb").exists()
-    (root / "gate").touch()
-    assert leakage(root, "build", "--no-render", "--workers", "2") == 0
-    assert verdicts(root) == EXPECTED
-
-
 PLACES = [
-    (["--workers", "2", "--cluster", "tcp://127.0.0.1:1"], "exclude each other"),
+    (["--jobs", "2", "--cluster", "tcp://127.0.0.1:1"], "exclude each other"),
     (["--cluster", "scheduler"], "is tcp://HOST:PORT or tls://HOST:PORT; got 'scheduler'"),
-    (["--workers", "0"], "--workers"),
     (["--cluster", "tcp://127.0.0.1:1"], "tcp://127.0.0.1:1 gives no workers"),
 ]
 
@@ -203,6 +181,4 @@ def test_a_wrong_place_gets_one_line_and_changes_nothing(root, capsys, monkeypat
 def test_the_environment_names_a_cluster_as_the_option_does(root, capsys, monkeypatch):
     monkeypatch.setenv("LEAKAGE_CLUSTER", "nowhere")
     assert "got 'nowhere'" in run(root, ["build"], capsys)[2]
-    assert "exclude each other" in run(root, ["build", "--workers", "2"], capsys)[2]
-    monkeypatch.delenv("LEAKAGE_CLUSTER")
-    assert "exclude each other" in run(root, ["build", "--workers", "2", "--jobs", "1"], capsys)[2]
+    assert "exclude each other" in run(root, ["build", "--jobs", "2"], capsys)[2]

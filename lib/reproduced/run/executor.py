@@ -1,0 +1,309 @@
+"""Execute plans: each notebook in a process of its own, here or on a worker of dask.
+
+A chapter's process may fail, hang or be killed without harm to the others. It ends with the process that started it,
+however that ends, for its standard input ends then; its kernel notices within a second that its parent is gone.
+"""
+
+import io
+import json
+import math
+import os
+import queue
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+import nbformat
+
+from leakage.data import datasets
+from reproduced import repository
+from reproduced.run.book import Book, write_notebook, write_text
+from reproduced.run.chapter_cache import EXECUTION_KEY, Plan, execution_metadata, execution_provenance
+from reproduced.run.notebook_process import first_error, one_line
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+# One thread to a chapter. Its batches are many small matrices: a second thread gains little on an idle machine and
+# costs ten times the work on a busy one. And sums do not depend on how many cores there are.
+THREADS = 1
+_LOOK_SECONDS = 0.5  # between two looks at what has ended
+_BEGUN = re.compile(r"^Executing Cell (\d+)-", re.MULTILINE)  # what papermill logs when a cell begins
+
+
+@dataclass(frozen=True)
+class Execution:
+    """An executed notebook (as JSON) and how its execution ended.
+
+    `cell` counts code cells from 1: the last that was begun. `error` is one line, "" if all went well. A plan that was
+    not executed at all has an error and no notebook. `machine` is the provenance of an execution elsewhere.
+    """
+
+    error: str = ""
+    notebook: str = ""
+    seconds: float = 0.0
+    cell: int = 0
+    cells: int = 0
+    log: str = ""
+    machine: Mapping[str, Any] = field(default_factory=dict)
+
+    def summary(self, name: str) -> str:
+        """How the execution ended, in one line: for a failure the cell and the last line of the error."""
+        if not self.error:
+            return f"✓ {name}: {self.cells} cells in {self.seconds:.1f} s"
+        where = f"failed in cell {self.cell} of {self.cells}" if self.cell else "failed before its first cell"
+        return f"✗ {name}: {where} after {self.seconds:.1f} s: {self.error}"
+
+
+class Limits(NamedTuple):
+    """What a chapter may take: seconds for each cell, and processes among which the points of a grid are divided."""
+
+    cell_seconds: int
+    processes: int = 1
+
+
+class ChapterExecutor(NamedTuple):
+    """What executes chapters: processes of this machine, or workers of a scheduler."""
+
+    submit: Callable[[Plan, Limits], Future[Any]]  # starts a plan
+    result: Callable[[Future[Any]], Execution] = Future.result  # of a plan that has ended
+    check: Callable[[], None] = lambda: None  # called now and then; raises an error if nothing more will come
+    jobs: int = 1  # chapters at a time
+    cores: int = 1  # shared by the chapters that run at a time, for their grids; 1 on workers
+
+
+def run_plans(
+    plans: Mapping[str, Plan], *, executor: ChapterExecutor, cell_seconds: int, progress: "Progress"
+) -> Iterator[tuple[Plan, Execution]]:
+    """Execute plans in their order and put each notebook in its place when it ends; a failure does not stop the others.
+
+    All are of one book and one device. Their names are those under which people are told of them. A plan that could
+    not be executed gets no notebook.
+    """
+    if not plans:
+        return
+    first = next(iter(plans.values()))
+    origin = execution_provenance(first.book, first.parameters["device"])
+    limits = Limits(cell_seconds, max(1, executor.cores // min(executor.jobs, len(plans))))
+    waiting, running = iter(plans.items()), dict[Future[Any], tuple[str, Plan]]()
+
+    def begin(count: int) -> None:
+        for name, plan in islice(waiting, count):
+            progress.begin(name, plan.log)
+            running[executor.submit(plan, limits)] = name, plan
+
+    begin(executor.jobs)  # no more: dask would divide the others among its workers before it knows which is free first
+    try:
+        while running:
+            for future in wait(running, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED).done:
+                name, plan = running.pop(future)
+                execution = executor.result(future)
+                progress.end(name, execution)
+                begin(1)
+                _keep(plan, execution, origin)
+                yield plan, execution
+            executor.check()
+    finally:
+        for future in running:
+            future.cancel()
+
+
+def _keep(plan: Plan, execution: Execution, origin: Mapping[str, Any]) -> None:
+    """Write what came of an execution: the notebook with how it ended and where it ran, and a log from elsewhere."""
+    if execution.notebook:
+        notebook = nbformat.reads(execution.notebook, as_version=4)
+        error = {"cell": execution.cell, "cells": execution.cells, "error": execution.error}
+        told = execution_metadata(plan, error if execution.error else None, execution.seconds)
+        began = datetime.now(UTC) - timedelta(seconds=execution.seconds)
+        here = {**origin, "date": began.isoformat(timespec="seconds"), **execution.machine}
+        notebook.metadata[EXECUTION_KEY] = told | here
+        write_notebook(plan.target, notebook)
+    if execution.log:
+        write_text(plan.log, execution.log)
+    plan.working_notebook.unlink(missing_ok=True)
+
+
+@contextmanager
+def local_executor(jobs: int, *, cores: int = 1, gpus: Sequence[str] = ()) -> Iterator[ChapterExecutor]:
+    """Run `jobs` chapters at a time on this machine; each uses one of the GPUs, named as in CUDA_VISIBLE_DEVICES."""
+    free = queue.SimpleQueue[dict[str, str]]()
+    for number in range(jobs):
+        free.put({"CUDA_VISIBLE_DEVICES": gpus[number % len(gpus)]} if gpus else {})
+
+    with ThreadPoolExecutor(jobs) as threads, ending_pipe() as pipe:
+
+        def run(plan: Plan, limits: Limits) -> Execution:
+            variables = free.get()
+            try:
+                return run_chapter(plan, limits, variables, pipe=pipe)
+            finally:
+                free.put(variables)
+
+        yield ChapterExecutor(lambda plan, limits: threads.submit(run, plan, limits), jobs=jobs, cores=cores)
+
+
+@contextmanager
+def ending_pipe() -> Iterator[int]:
+    """A standard input for programs started through `notebook_process`: they end when this block or process ends."""
+    reading, writing = os.pipe()
+    try:
+        yield reading
+    finally:
+        os.close(writing)
+        os.close(reading)
+
+
+def run_chapter(plan: Plan, limits: Limits, variables: Mapping[str, str] | None = None, *, pipe: int) -> Execution:
+    """Execute one notebook in a process of its own, with `variables` of its environment besides `kernel_variables`.
+
+    The `pipe` is its standard input, at whose end it ends.
+    """
+    began = time.monotonic()
+    try:
+        status = _run_process(plan, limits, kernel_variables(plan.book) | dict(variables or {}), pipe)
+        log = plan.log.read_text("utf-8", "replace")
+    except OSError as error:
+        return Execution(one_line(f"not executed: {error.filename}: {error.strerror}"))
+    return _execution(plan, status, log, time.monotonic() - began)
+
+
+def _run_process(plan: Plan, limits: Limits, variables: Mapping[str, str], pipe: int) -> int:
+    """Execute `plan.working_notebook`; the exit status, and on the last line of the log why it is not 0."""
+    for folder in (plan.working_notebook.parent, plan.log.parent):
+        folder.mkdir(parents=True, exist_ok=True)
+    plan.working_notebook.write_text(nbformat.writes(plan.notebook), "utf-8")
+    variables = {**variables, repository.PROCESSES_VARIABLE: str(limits.processes)}
+    options = {"parameters": dict(plan.parameters), "variables": variables, "cell_seconds": limits.cell_seconds}
+    with plan.log.open("w", encoding="utf-8") as log:
+        return subprocess.run(
+            [*SCRIPT, plan.working_notebook, json.dumps(options)],
+            cwd=plan.book.root,
+            stdin=pipe,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        ).returncode
+
+
+SCRIPT = (sys.executable, "-P", "-m", "reproduced.run.notebook_process")
+"""Executes the notebook that follows, or runs another Python program, until the standard input ends."""
+
+
+def _execution(plan: Plan, status: int, log: str, seconds: float) -> Execution:
+    """What came of a chapter's process: it may have been killed before it wrote its notebook."""
+    error = ""
+    try:
+        notebook = nbformat.read(plan.working_notebook, as_version=4)
+    except (OSError, ValueError):
+        notebook = nbformat.reads(nbformat.writes(plan.notebook), as_version=4)
+        error = "its executed notebook cannot be read"
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    begun = max(map(int, _BEGUN.findall(log)), default=0)
+    last = sum(cell.cell_type == "code" for cell in notebook.cells[:begun])
+    if status:
+        told = one_line(log.rstrip().rpartition("\n")[2]) if status > 0 else ""
+        error = told or f"its process ended with exit code {status}, see logs/{plan.chapter}.log in the build folder"
+    if error and code and not first_error(notebook):  # a kernel that died could not say anything
+        name, _, text = error.partition(": ")
+        output = nbformat.v4.new_output("error", ename=name, evalue=text, traceback=[error])
+        code[max(last, 1) - 1].setdefault("outputs", []).append(output)
+    for part in (notebook, *notebook.cells):  # paths and times of this machine
+        for name in ("papermill", "jupytext", "execution"):
+            part.metadata.pop(name, None)
+    for cell in notebook.cells:
+        tags = cell.metadata.get("tags", [])
+        if "injected-parameters" in tags and "hide-input" not in tags:
+            cell.metadata["tags"] = [*tags, "hide-input"]
+    return Execution(error, nbformat.writes(notebook), round(seconds, 1), last, len(code))
+
+
+def kernel_variables(book: Book) -> dict[str, str]:
+    """Environment of the kernels: limited threads, this interpreter's kernel, the repository's packages, no bars.
+
+    What a user has set up for their own sessions (start-up files, a way to draw) does not reach a kernel.
+    """
+    variables = {
+        **{name: str(THREADS) for name in THREAD_VARIABLES},
+        "JUPYTER_PREFER_ENV_PATH": "1",
+        "JUPYTER_PATH": str(Path(sys.prefix, "share", "jupyter")),
+        "IPYTHONDIR": str(book.build / "ipython"),
+        "PYTHONSTARTUP": "",
+        "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+        "PYTHONPATH": os.pathsep.join([str(book.library), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        "PYTHONHASHSEED": "0",
+        repository.BUILD_VARIABLE: str(book.build),
+        repository.QUIET_VARIABLE: "1",
+    }
+    # Kernels start in another folder.
+    return variables | ({"LEAKAGE_DATA": str(datasets.data_folder())} if os.environ.get("LEAKAGE_DATA") else {})
+
+
+# ── what is told meanwhile ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Progress:
+    """Says on `stream` which chapters begin and how each ends; on a terminal also the cells of those that run."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.expected = 0
+        """If set, each end says how many of so many chapters have ended and how long the others will take."""
+        self._stream = stream or sys.stdout
+        self._running: dict[str, Path] = {}
+        self._ended, self._began = 0, time.monotonic()
+        self._lock, self._done = threading.Lock(), threading.Event()
+
+    def __enter__(self) -> "Progress":
+        if self._stream.isatty():
+            threading.Thread(target=self._count_cells, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._write("")
+
+    def say(self, line: str) -> None:
+        """Write a line, unless the reader has gone: the work goes on without a witness."""
+        self._write(f"{line}\n")
+
+    def begin(self, name: str, log: Path) -> None:
+        """Say that an execution begins, which writes this log."""
+        self._running[name] = log
+        self.say(f"  {name}: running")
+
+    def end(self, name: str, execution: Execution) -> None:
+        """Say how an execution ended."""
+        self._running.pop(name, None)
+        self._ended += 1
+        tally = ""
+        if self.expected:
+            minutes = (time.monotonic() - self._began) / self._ended * (self.expected - self._ended) / 60
+            left = f", about {math.ceil(minutes)} min left" if self._ended < self.expected else ""
+            tally = f" ({self._ended} of {self.expected} tasks{left})"
+        self.say(execution.summary(name) + tally)
+
+    def _count_cells(self) -> None:
+        """Every second, write on the last line which cell each running chapter has begun."""
+        while not self._done.wait(1):
+            begun = [f"{name} {_last_cell(log)}" for name, log in self._running.copy().items()]
+            self._write(f"  cells: {', '.join(begun)}"[: shutil.get_terminal_size().columns - 1] * bool(begun))
+
+    def _write(self, text: str) -> None:
+        with self._lock:
+            try:
+                print(end="\r\x1b[K" + text if self._stream.isatty() else text, file=self._stream, flush=True)
+            except OSError:
+                self._stream = io.StringIO()
+
+
+def _last_cell(log: Path) -> str:
+    begun = _BEGUN.findall(log.read_text("utf-8", "replace")) if log.is_file() else []
+    return begun[-1] if begun else "0"
