@@ -21,7 +21,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
-from reproduced.palette import QUANTITIES, colour, dots, line, look, shades, use_style
+from leakage.figure_style import shades
+from reproduced.palette import QUANTITIES, colour, dots, line, look, use_style
 from reproduced.plots import band, curve, heat_map, histogram, polygons, whiskers
 
 __all__ = [

@@ -7,7 +7,8 @@ import matplotlib.colors
 import numpy as np
 import pytest
 
-from reproduced.palette import QUANTITIES, colour, look, shades, use_style
+from leakage.figure_style import shades
+from reproduced.palette import QUANTITIES, colour, look, use_style
 
 # G. M. Machado, M. M. Oliveira, L. A. F. Fernandes (2009), IEEE TVCG 15: full deficiency, on linear RGB.
 CONES = {

@@ -19,27 +19,9 @@ from matplotlib.figure import Figure
 from leakage.audit import exports
 from leakage.audit.gates import GateResult
 from leakage.audit.result import Audit
+from leakage.figure_style import GREY, ORANGE, STYLE, shades
 from leakage.membership.evaluation import curve_fprs, fpr_of, measure, tpr_name
 from leakage.metrics.tables import Table
-
-_STRONGEST, _GUESSING = "#eb6009", "#696969"  # colours
-_LIGHTEST_SHADE = 0.59  # of viridis: its contrast on white falls to 3 : 1 there
-_STYLE = {
-    "axes.axisbelow": True,
-    "axes.grid": True,
-    "axes.labelsize": 12,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "font.size": 12,
-    "grid.color": "#e4e4e4",
-    "legend.edgecolor": "white",
-    "legend.fontsize": 11.5,
-    "legend.framealpha": 0.85,
-    "legend.handlelength": 2.6,
-    "lines.linewidth": 2.0,
-    "xtick.labelsize": 11.5,
-    "ytick.labelsize": 11.5,
-}
 
 
 def roc_figure(audit: Audit) -> Figure:
@@ -51,20 +33,19 @@ def roc_figure(audit: Audit) -> Figure:
     least = 1 / audit.outsiders
     fprs = curve_fprs(audit.outsiders)
     metrics = [tpr_name(fpr) for fpr in fprs]
-    with matplotlib.style.context(["default", _STYLE]):
+    with matplotlib.style.context(["default", STYLE]):
         figure = Figure(figsize=(7.0, 4.8), layout="constrained")
         ax = figure.subplots()
-        ax.plot([least, 1], [least, 1], color=_GUESSING, linestyle=(0, (1, 3)), label="guessing")
+        ax.plot([least, 1], [least, 1], color=GREY, linestyle=(0, (1, 3)), label="guessing")
         others = [row.attack for row in audit.results if row is not audit.strongest]
-        shades = matplotlib.colormaps["viridis"](np.linspace(0, _LIGHTEST_SHADE, max(len(others), 1)))
-        for name, shade, dash in zip(others, shades, cycle(("-", "--", ":", "-.")), strict=False):
+        for name, shade, dash in zip(others, shades(len(others)), cycle(("-", "--", ":", "-.")), strict=False):
             scores, member = audit.evaluation.scores(name), audit.evaluation.models.target_member
             rates = [float(each.mean()) for each in measure(scores, None, member, metrics).values()]
             ax.plot(fprs, _above_zero(rates), color=shade, linestyle=dash, linewidth=1.2, label=name)
         rates = [audit.interval(audit.strongest.attack, metric) for metric in metrics]
         low, middle, high = (_above_zero([getattr(rate, end) for rate in rates]) for end in ("low", "estimate", "high"))
-        ax.fill_between(fprs, low, high, color=_STRONGEST, alpha=0.2, linewidth=0)
-        ax.plot(fprs, middle, color=_STRONGEST, label=f"{audit.strongest.attack}, with {100 * audit.level:g} % band")
+        ax.fill_between(fprs, low, high, color=ORANGE, alpha=0.2, linewidth=0)
+        ax.plot(fprs, middle, color=ORANGE, label=f"{audit.strongest.attack}, with {100 * audit.level:g} % band")
         ax.set(xscale="log", yscale="log", xlim=(least, 1), ylim=(least / 2, 1.1))
         ax.set(xlabel="false positive rate", ylabel="true positive rate")
         ax.legend(loc="lower right")
