@@ -6,7 +6,7 @@ one kind, in a sequence, are a measurement whose ends are arrays. A bare number 
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
@@ -104,31 +104,15 @@ def to_json(measured: Measurement) -> Any:
     return {"kind": type(measured).__name__.lower(), **numbers}
 
 
-def to_columns(measured: Measurement) -> dict[str, Any]:
-    """As `to_json`, but several measurements of one kind are one object with a list for each of their numbers."""
-    rows = to_json(measured)
-    if isinstance(rows, dict):
-        return rows
-    return {"kind": rows[0]["kind"]} | {name: [row[name] for row in rows] for name in rows[0] if name != "kind"}
-
-
 def from_json(stored: Any) -> Measurement:
-    """The measurement that `to_json` or `to_columns` has written; a `ValueError` if neither has."""
+    """The measurement that `to_json` has written; a `ValueError` if it has not."""
     if isinstance(stored, list):
         return check("stored", [from_json(member) for member in stored])
     try:
-        numbers = dict(stored)
-        kind = _KINDS[numbers.pop("kind")]
-        if any(isinstance(column, list) for column in numbers.values()):
-            rows = zip(*numbers.values(), strict=True)
-            return check("stored", [_from_numbers(kind, zip(numbers, row, strict=True)) for row in rows])
-        return _from_numbers(kind, numbers.items())
-    except (KeyError, TypeError, ValueError) as error:
+        numbers = {name: float(n) if isinstance(n, str) else n for name, n in stored.items() if name != "kind"}
+        return _KINDS[stored["kind"]](**numbers)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"no measurement: {arguments.shown(stored)}.") from error
-
-
-def _from_numbers(kind: Callable[..., Single], numbers: Iterable[tuple[str, Any]]) -> Single:
-    return kind(**{name: float(value) if isinstance(value, str) else value for name, value in numbers})
 
 
 def _middle(measured: Single) -> float:
