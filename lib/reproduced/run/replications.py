@@ -6,9 +6,11 @@ every measured value, the margins of the rules and a digest of the declaration. 
 an earlier declaration stays, and is counted apart from the runs under today's. Pages say how many of the latter ran
 code of the chapter that has changed since.
 
-The oldest runs lack the fields that were not kept then, and some judged only the claims whose rule had changed.
+The oldest runs lack the fields that were not kept then, and some judged only the claims whose rule had changed. In
+older lines several values of one kind are one object with a list for each of their numbers.
 """
 
+import ast
 import fcntl
 import hashlib
 import json
@@ -97,11 +99,24 @@ def cells_digest(notebook: NotebookNode) -> str:
     """A digest of the source of a chapter's code cells, in their order.
 
     Prose, outputs and the cells of the parameters do not count, so it is the same before and after an execution and
-    for every seed.
+    for every seed. Nor do imports, so that a module may move: what a name means, the code says that uses it.
     """
     cells = (cell for cell in notebook.cells if cell.cell_type == "code")
-    code = [cell.source for cell in cells if _PARAMETERS.isdisjoint(cell.metadata.get("tags", ()))]
-    return hashlib.sha256(repr(code).encode()).hexdigest()[:DIGEST_DIGITS]
+    code = [_without_imports(cell.source) for cell in cells if _PARAMETERS.isdisjoint(cell.metadata.get("tags", ()))]
+    return hashlib.sha256(repr([*filter(None, code)]).encode()).hexdigest()[:DIGEST_DIGITS]
+
+
+def _without_imports(source: str) -> str:
+    """The lines of a cell that belong to no import at its outermost level."""
+    lines = source.splitlines()
+    try:
+        statements = ast.parse(source).body
+    except SyntaxError:  # a command of IPython
+        return source
+    for statement in reversed(statements):
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            del lines[statement.lineno - 1 : statement.end_lineno]
+    return "\n".join(lines).strip()
 
 
 def append(book: Book, run: Mapping[str, Any]) -> None:
