@@ -20,7 +20,7 @@ from reproduced import command_line
 from reproduced.claims import measurements
 from reproduced.claims.declarations import Claim
 from reproduced.claims.rules import Rule
-from reproduced.pages.ledgers import Chapter, ChapterFindings, Judgement
+from reproduced.pages.findings import Chapter, ChapterFindings, Judgement
 from reproduced.run import executor
 
 LEAKAGE = (sys.executable, "-P", "-c", "import sys; from reproduced.command_line import main; sys.exit(main())")
@@ -152,8 +152,8 @@ def executions(root: Path) -> list[str]:
     return path.read_text("utf-8").split() if path.is_file() else []
 
 
-def read_ledger(root: Path, name: str) -> dict:
-    """The collected ledger of a chapter."""
+def read_findings(root: Path, name: str) -> dict:
+    """What the last execution of a chapter found."""
     return json.loads((root / "_build" / "claims" / f"{name}.json").read_text("utf-8"))
 
 
@@ -257,8 +257,8 @@ def judgement(name: str = "t.one", verdict: str = "held", reason: str = "", *, f
     return Judgement(TOY, declared, verdict, reason, measured, **{"rule": "r", "seconds": 0.1} | more)
 
 
-def ledger(*judgements: Judgement, **run) -> ChapterFindings:
-    """The ledger of the toy chapter."""
+def findings(*judgements: Judgement, **run) -> ChapterFindings:
+    """What the toy chapter found."""
     return ChapterFindings(TOY, RUN | run, judgements)
 
 

@@ -18,7 +18,7 @@ from pybtex.database import parse_file
 import leakage
 from checking import HANGS
 from reproduced import runtime
-from reproduced.pages.ledgers import read_chapters
+from reproduced.pages.findings import read_chapters
 from reproduced.run.book import open_book
 
 ROOT = Path(__file__).parents[1]

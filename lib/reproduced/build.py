@@ -18,7 +18,7 @@ from nbformat import NotebookNode
 
 from reproduced import code_keys, runtime
 from reproduced.pages import render
-from reproduced.pages.ledgers import ChapterFindings, read_ledger, read_ledgers
+from reproduced.pages.findings import ChapterFindings, read_all_findings, read_findings
 from reproduced.pages.summaries import verdict_counts
 from reproduced.run import chapter_cache
 from reproduced.run.book import MARKER, Book, UserError, write_json, write_text
@@ -36,7 +36,7 @@ _MARKED = "This folder was made by `leakage build`, which may overwrite and dele
 class Report:
     """What a build found; it succeeded if there is no fault."""
 
-    ledgers: Mapping[str, ChapterFindings]
+    findings: Mapping[str, ChapterFindings]
     faults: tuple[str, ...]
 
 
@@ -66,8 +66,8 @@ def build(
         for chapter in chosen:
             progress.say(_plan_line(plans[chapter]))
         todo = {chapter: plans[chapter] for chapter in book.longest_first(chosen) if plans[chapter].state != "fresh"}
-        for chapter in todo:  # the ledgers of their last execution go first, whatever happens then
-            book.ledger(chapter).unlink(missing_ok=True)
+        for chapter in todo:  # what their last execution found goes first, whatever happens then
+            book.findings_file(chapter).unlink(missing_ok=True)
         limit = cell_seconds or CELL_SECONDS[parameters["profile"]]
         done = run_plans(todo, executor=executor, cell_seconds=limit, progress=progress)
         ends = {plan.chapter: execution for plan, execution in done}
@@ -76,15 +76,15 @@ def build(
         answered = tuple(chapter for chapter in chosen if chapter not in ends or ends[chapter].notebook)
         read = {chapter: chapter_cache.read(plan.target) for chapter, plan in plans.items()}
         notebooks = {chapter: notebook for chapter, notebook in read.items() if notebook is not None}
-        ledgers = _collect(book, notebooks)
-        for chapter in (name for name in answered if name in ledgers):
-            faults += ledgers[chapter].faults
+        findings = _collect(book, notebooks)
+        for chapter in (name for name in answered if name in findings):
+            faults += findings[chapter].faults
         notes = _notes(plans, answered, notebooks)
-        absent = render.stage(book, parameters["profile"], notebooks, ledgers, notes)
+        absent = render.stage(book, parameters["profile"], notebooks, findings, notes)
         faults += render.execute_pages(book, limit)
         if rendered:
-            faults += _render(book, strict=not absent and len(ledgers) == len(book.chapters), progress=progress)
-    return Report(ledgers, tuple(faults))
+            faults += _render(book, strict=not absent and len(findings) == len(book.chapters), progress=progress)
+    return Report(findings, tuple(faults))
 
 
 def open_executor(
@@ -156,14 +156,14 @@ def _gpus(device: str) -> list[str]:
 
 
 def _collect(book: Book, notebooks: Mapping[str, NotebookNode]) -> dict[str, ChapterFindings]:
-    """Write the ledger of every chapter executed to its end in this profile, and remove all others."""
-    ledgers = read_ledgers(book, notebooks)
-    for chapter, ledger in ledgers.items():
-        write_json(book.ledger(chapter), ledger.as_json)
+    """Write the findings of each chapter executed to its end in this profile, and remove all others."""
+    findings = read_all_findings(book, notebooks)
+    for chapter, found in findings.items():
+        write_json(book.findings_file(chapter), found.as_json)
     for path in (book.build / "claims").glob("*.json"):
-        if path.stem not in ledgers:
+        if path.stem not in findings:
             path.unlink()
-    return ledgers
+    return findings
 
 
 def _notes(plans: Mapping[str, Plan], answered: Sequence[str], notebooks: Mapping[str, NotebookNode]) -> dict[str, str]:
@@ -190,7 +190,7 @@ def _render(book: Book, *, strict: bool, progress: Progress) -> list[str]:
 
 def verdict_line(report: Report) -> str:
     """The verdict counts of all chapters, in one line."""
-    judgements = (one for ledger in report.ledgers.values() for one in ledger.judgements)
+    judgements = (one for found in report.findings.values() for one in found.judgements)
     return verdict_counts(judgements) or "no claim was judged"
 
 
@@ -209,7 +209,7 @@ def keep_record(book: Book, chapter: str) -> Path:
     if notebook.metadata[EXECUTION_KEY]["commit"] is None:
         reason = chapter_cache.why_no_commit(book.root) or "execute it again in a repository of git"
         raise UserError(f"{chapter} was executed without a commit, which a record must name: {reason}.")
-    found = read_ledger(notebook, book.declarations(chapter))
+    found = read_findings(notebook, book.declarations(chapter))
     # A line for the run, and one for each claim.
     run = json.dumps({**found.as_json, "claims": []}, ensure_ascii=False, allow_nan=False).removesuffix("]}")
     judged = [one.as_json for one in found.judgements if one.is_judged]
@@ -227,6 +227,6 @@ def state_lines(book: Book, parameters: Mapping[str, Any]) -> Iterator[str]:
         line = f"{chapter}: {plan.state}{changed}"
         notebook = chapter_cache.read(plan.target)
         if plan.state in ("fresh", "stale") and notebook is not None:
-            ledger = read_ledger(notebook, book.declarations(chapter))
-            line += f", {ledger.run['seconds']:.0f} s, {verdict_counts(ledger.judgements)}"
+            found = read_findings(notebook, book.declarations(chapter))
+            line += f", {found.run['seconds']:.0f} s, {verdict_counts(found.judgements)}"
         yield line

@@ -354,7 +354,7 @@ def build(options: argparse.Namespace) -> int:
     if not options.no_render and (book.site / "index.html").is_file():
         print(f"The book: {book.site / 'index.html'}")
     print(f"Claims: {building.verdict_line(report)}")
-    if lacking := lacking_data(report.ledgers.values()):
+    if lacking := lacking_data(report.findings.values()):
         print(lacking)
     return _FAILED if report.faults else 0
 

@@ -18,7 +18,7 @@ from reproduced.claims import measurements
 from reproduced.claims.declarations import NOT_RUN, Declarations
 from reproduced.claims.ledger import missing_data_text
 from reproduced.claims.texts import NOT_JUDGED
-from reproduced.pages.ledgers import Judgement, read_ledger
+from reproduced.pages.findings import Judgement, read_findings
 from reproduced.run import chapter_cache, replications
 from reproduced.run.book import STANDARD, Book, UserError
 from reproduced.run.chapter_cache import (
@@ -64,7 +64,7 @@ def replicate(
 
     def keep(plan: Plan) -> None:
         seed = plan.parameters["seed"]
-        run = _run_record(plan, declared[plan.chapter], order.index(seed))
+        run = _describe_run(plan, declared[plan.chapter], order.index(seed))
         replications.append(book, run)
         if "error" in run:  # of a failure, somebody wants to see the notebook
             faults.append(f"{plan.chapter}, seed {seed}: {run['error']}")
@@ -126,7 +126,7 @@ def _choose_seeds(
     return {seed: chapters for seed, chapters in found.items() if chapters}
 
 
-def _run_record(plan: Plan, declared: Declarations, seed_index: int) -> dict[str, Any]:
+def _describe_run(plan: Plan, declared: Declarations, seed_index: int) -> dict[str, Any]:
     """The line to keep of an execution; of a failed one with its error and no claims. Its seed is not tried again."""
     notebook = chapter_cache.read(plan.target)
     assert notebook is not None, "it was executed"
@@ -137,12 +137,12 @@ def _run_record(plan: Plan, declared: Declarations, seed_index: int) -> dict[str
     run["cells"] = replications.cells_digest(notebook)
     if execution["status"] != "ok":
         return run | {"error": execution["error"]["error"], "claims": {}}
-    judgements = read_ledger(notebook, declared).judgements
+    judgements = read_findings(notebook, declared).judgements
     judged = [one for one in judgements if one.verdict not in (NOT_RUN, NOT_JUDGED)]
-    return run | {"claims": {one.claim.id: _claim_record(one) for one in judged}}
+    return run | {"claims": {one.claim.id: _describe_judgement(one) for one in judged}}
 
 
-def _claim_record(judgement: Judgement) -> dict[str, Any]:
+def _describe_judgement(judgement: Judgement) -> dict[str, Any]:
     claim, values = judgement.claim, judgement.values
     margins = {word: [_finite(m) for m in rule.margins(values)] for word, rule in claim.rules.items() if values}
     return {

@@ -1,4 +1,4 @@
-"""Words, tables and signs of the ledger, as Markdown that is safe whatever is in it."""
+"""Words, tables and signs of claims and verdicts, as Markdown that is safe whatever is in it."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -89,17 +89,15 @@ def _measured(judged: Mapping[str, Any]) -> dict[str, str]:
     return {one["name"]: measurements.describe(measurements.from_json(one["measured"])) for one in values}
 
 
-def provenance(ledger: Mapping[str, Any]) -> str:
-    """Where the numbers of a ledger, as it is kept in JSON, come from, in one line."""
-    commit = f"commit {(ledger['commit'] or 'unknown')[:10]}" + " with local changes" * bool(ledger["dirty"])
-    return (
-        f"profile {ledger['profile']}, seed {ledger['seed']}, {machine_text(ledger)}, {commit}, {ledger['date'][:10]}"
-    )
+def provenance(run: Mapping[str, Any]) -> str:
+    """Where the numbers of a run, as it is kept in JSON, come from, in one line."""
+    commit = f"commit {(run['commit'] or 'unknown')[:10]}" + " with local changes" * bool(run["dirty"])
+    return f"profile {run['profile']}, seed {run['seed']}, {machine_text(run)}, {commit}, {run['date'][:10]}"
 
 
-def machine_text(ledger: Mapping[str, Any]) -> str:
-    """What computed a ledger: the GPU or the cores, and the kind of processor, on which last digits depend."""
-    device, processor = ledger.get("device_name") or ledger["device"], ledger.get("processor")
+def machine_text(run: Mapping[str, Any]) -> str:
+    """What a run was computed by: the GPU or the cores, and the kind of processor, on which last digits depend."""
+    device, processor = run.get("device_name") or run["device"], run.get("processor")
     return f"{device} ({processor})" if processor else device
 
 

@@ -13,8 +13,8 @@ from leakage.metrics.estimates import Estimate
 from reproduced.claims import measurements
 from reproduced.claims.declarations import DID_NOT_HOLD, HELD, IN_PART, NOT_RUN, UNDECIDED
 from reproduced.claims.measurements import Count, Exact, Measurement
+from reproduced.pages.findings import Judgement
 from reproduced.pages.jinja_environment import fill_template
-from reproduced.pages.ledgers import Judgement
 
 _REASONED = (DID_NOT_HOLD, IN_PART, UNDECIDED, NOT_RUN)  # verdicts whose reason stands in the row itself
 _HEADS = {"verdict": "verdict", "chapter": "chapter", "kind": "kind", "claim": "claim", "paper": "the paper"}

@@ -15,7 +15,7 @@ from mdit_py_plugins.dollarmath import dollarmath_plugin
 from reproduced.claims import measurements
 from reproduced.claims.declarations import HELD, KINDS
 from reproduced.claims.texts import SIGNS, escape_text, rule_text, verdict_text
-from reproduced.pages.ledgers import READING_ORDER, slug
+from reproduced.pages.findings import READING_ORDER, slug
 
 EXACT_MARK = "exact"  # the mark of a claim that is true by algebra or construction, and the term of the glossary
 

@@ -3,7 +3,7 @@
 A notebook is read from top to bottom because it is executed so; a page need not be. Here the cells of an executed
 notebook get the order of a reader: code that is folded anyway moves to one fold at the end of its section, what was
 judged in a section becomes a strip of chips, and the picture that tells the story comes to the top. What is shown is
-an output of the run or a field of its ledger; nothing is executed, computed or lost.
+an output of the run or a field of its findings; nothing is executed, computed or lost.
 
 A heading of the fourth level opens a fold, which ends at the next heading (`sphinx_extension` makes it one). For
 download the notebook is offered as it was executed.
@@ -23,8 +23,8 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from reproduced.claims.ledger import JUDGEMENT_KEY
+from reproduced.pages.findings import ChapterFindings, Judgement
 from reproduced.pages.jinja_environment import fill_template
-from reproduced.pages.ledgers import ChapterFindings, Judgement
 from reproduced.pages.summaries import duration, verdict_counts
 from reproduced.run.chapter_cache import EXECUTION_KEY
 
@@ -53,16 +53,16 @@ class _Section:
     folded: list[NotebookNode] = field(default_factory=list)
 
 
-def arrange(notebook: NotebookNode, ledger: ChapterFindings | None) -> None:
-    """Give the cells of an executed notebook the order of a page; without a ledger verdicts stay plain lines."""
-    claims = {one.claim.id: one for one in ledger.judgements} if ledger else {}
+def arrange(notebook: NotebookNode, findings: ChapterFindings | None) -> None:
+    """Give the cells of an executed notebook the order of a page; without findings verdicts stay plain lines."""
+    claims = {one.claim.id: one for one in findings.judgements} if findings else {}
     sections = [_Section()]
     for level, cell in chain.from_iterable(map(_split, notebook.cells)):
         if 0 < level < FOLD_LEVEL:
             sections.append(_Section(level))
         section = sections[-1]
         (section.folded if level == FOLD_LEVEL or section.folded else section.seen).append(cell)
-    top = [new_markdown_cell(_tally(ledger, sections))] if ledger else []
+    top = [new_markdown_cell(_tally(findings, sections))] if findings else []
     top += [story for section in sections for cell in (*section.seen, *section.folded) if (story := _take_story(cell))]
     title = next((section for section in sections if section.level == 1), None)
     notebook.cells = [
@@ -228,9 +228,9 @@ def _open_in_fold(cell: NotebookNode) -> None:
             cell.metadata["tags"] = [tag for tag in _tags(cell) if tag != _HIDDEN]
 
 
-def _tally(ledger: ChapterFindings, sections: Iterable[_Section]) -> str:
+def _tally(findings: ChapterFindings, sections: Iterable[_Section]) -> str:
     """How many claims of which kind have which verdict, and how long reading and running take."""
     texts = (cell.source for section in sections for cell in section.seen if cell.cell_type == "markdown")
     minutes = max(1, round(sum(len(_UNREAD.sub(" ", text).split()) for text in texts) / _WORDS_A_MINUTE))
-    counts = verdict_counts(ledger.judgements)
-    return f":::{{div}} tally\n{counts}. Read in {minutes} min, run in {duration(ledger.run['seconds'])}.\n:::"
+    counts = verdict_counts(findings.judgements)
+    return f":::{{div}} tally\n{counts}. Read in {minutes} min, run in {duration(findings.run['seconds'])}.\n:::"

@@ -1,7 +1,7 @@
 """The book as a tree of pages, and the site made from it.
 
 The staged tree is a copy of `book/` in which the chapters are executed notebooks and `_generated/` holds what the
-ledgers say; the packages lie beside them for pages that show their source. jupyter-book renders it and executes
+chapters found; the packages lie beside them for pages that show their source. jupyter-book renders it and executes
 nothing: pages that are notebooks without claims are executed here before, in every build.
 """
 
@@ -21,7 +21,7 @@ from sphinx_external_toc.parsing import parse_toc_yaml
 
 from leakage import arguments, store
 from reproduced.pages import claim_tables, glossary, page_layout, summaries
-from reproduced.pages.ledgers import ChapterFindings, read_chapters, read_full_scale, sort_for_reading
+from reproduced.pages.findings import ChapterFindings, read_chapters, read_full_scale, sort_for_reading
 from reproduced.pages.library_pages import PAGE, Library
 from reproduced.pages.page_layout import NOTEBOOKS, ORIGINS, STORY
 from reproduced.pages.summaries import lacking_data
@@ -68,7 +68,7 @@ def stage(
     book: Book,
     profile: str,
     notebooks: Mapping[str, NotebookNode],
-    ledgers: Mapping[str, ChapterFindings],
+    findings: Mapping[str, ChapterFindings],
     notes: Mapping[str, str],
 ) -> list[str]:
     """Make the staged tree anew, with `notes` at the top of chapters; return the chapters that were not executed.
@@ -89,21 +89,21 @@ def stage(
             store.write(book.staged / _FRAMES / file, content)
         if library is not None:
             notebook.cells.append(new_markdown_cell(f"#### The library behind this\n\n{library.imports_of(name)}"))
-        lacking = lacking_data([ledgers[name]]) if name in ledgers else ""
+        lacking = lacking_data([findings[name]]) if name in findings else ""
         told = (_failure_text(notebook), notes.get(name), lacking and f"{lacking} {_INSTEAD}")
-        _stage_notebook(book, name, notebook, ledgers.get(name), "\n\n".join(filter(None, told)))
+        _stage_notebook(book, name, notebook, findings.get(name), "\n\n".join(filter(None, told)))
     absent = [name for name in book.chapters if name not in notebooks]
     for name in absent:
         page = book.staged / f"{name}.md"
         write_text(page, placeholder(page.read_text("utf-8"), name, profile))
-    for file, text in generate(book, ledgers).items():
+    for file, text in generate(book, findings).items():
         write_text(book.staged / GENERATED / file, text)
     if library is not None:
         write_text(book.staged / GENERATED / f"{PAGE}.md", library.contents())
         for name, text in library.pages().items():
             write_text(book.staged / PAGE / f"{name}.md", text)
-    write_json(book.staged / GENERATED / "claims.json", {"chapters": [one.as_json for one in ledgers.values()]})
-    write_json(book.staged / GENERATED / ORIGINS, summaries.origins(ledgers))
+    write_json(book.staged / GENERATED / "claims.json", {"chapters": [one.as_json for one in findings.values()]})
+    write_json(book.staged / GENERATED / ORIGINS, summaries.origins(findings))
     return absent
 
 
@@ -140,10 +140,10 @@ def _stage_download(book: Book, name: str, notebook: NotebookNode) -> None:
     write_notebook(book.staged / GENERATED / NOTEBOOKS / f"{name}.ipynb", offered)
 
 
-def _stage_notebook(book: Book, name: str, notebook: NotebookNode, ledger: ChapterFindings | None, note: str) -> None:
+def _stage_notebook(book: Book, name: str, notebook: NotebookNode, findings: ChapterFindings | None, note: str) -> None:
     """Put a notebook in the place of its source, in the order of a page, with a note at its top."""
     page_layout.copy_alt_texts(notebook)
-    page_layout.arrange(notebook, ledger)
+    page_layout.arrange(notebook, findings)
     first = next((cell for cell in notebook.cells if cell.cell_type == "markdown"), None)
     if note and first is not None:
         first["source"] = add_note(first["source"], note)
@@ -174,21 +174,21 @@ def placeholder(source: str, chapter: str, profile: str) -> str:
     return add_note("\n".join([*labels, f"# {title[1] if title else chapter}", ""]), note)
 
 
-def generate(book: Book, ledgers: Mapping[str, ChapterFindings]) -> dict[str, str]:
+def generate(book: Book, findings: Mapping[str, ChapterFindings]) -> dict[str, str]:
     """Every text that the pages include, by the name of its file; the pictures of the chapters must be staged."""
-    judgements, chapters = sort_for_reading(ledgers.values()), read_chapters(book)
-    absent = [chapters[name].title for name in book.chapters if name not in ledgers]
+    judgements, chapters = sort_for_reading(findings.values()), read_chapters(book)
+    absent = [chapters[name].title for name in book.chapters if name not in findings]
     stories = {name: f"{GENERATED}/{STORY}/{name}.png" for name in book.chapters}
     pictures = {name: path for name, path in stories.items() if (book.staged / path).is_file()}
     planned = [chapter for chapter in chapters.values() if chapter.question]
     texts = {
-        "scoreboard.md": claim_tables.scoreboard(judgements, absent, lacking_data(ledgers.values())),
+        "scoreboard.md": claim_tables.scoreboard(judgements, absent, lacking_data(findings.values())),
         "claims.csv": claim_tables.scoreboard_csv(judgements),
         "wrong_papers.md": claim_tables.wrong_papers(judgements),
         "tally.md": summaries.tally(judgements),
-        "chapters.md": summaries.chapter_rows(planned, ledgers, pictures),
+        "chapters.md": summaries.chapter_rows(planned, findings, pictures),
         "last_lines.md": summaries.last_lines(judgements),
-        "status.md": summaries.status(ledgers),
+        "status.md": summaries.status(findings),
     }
     page = book.folder / "glossary.md"
     if page.is_file():

@@ -31,8 +31,8 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.docutils import SphinxDirective
 
 from reproduced.pages import glossary, plain_notebook
+from reproduced.pages.findings import chip_anchor, row_anchor
 from reproduced.pages.jinja_environment import EXACT_MARK, fill_template
-from reproduced.pages.ledgers import chip_anchor, row_anchor
 from reproduced.pages.library_pages import PAGE, page_file
 from reproduced.pages.page_layout import FOLD_COMMENT, NOTEBOOKS, ORIGINS
 from reproduced.run.book import GENERATED
@@ -51,7 +51,7 @@ _CONTENTS_ARE_DONE = _THEME_IS_DONE = 900
 _DATATABLES = re.compile(r"(?:^|/)datatables/")
 _TABLES_SCRIPT = re.compile(r"(?:^|/)tables\.js")
 _CLAIMS_TABLE = re.compile(r'class="[^"]*\bclaims-table\b')
-_CHAPTER_TABLE = re.compile(r"<th[^>]*>(?:<p>)?why(?:</p>)?</th>")  # a column of what a chapter's ledger writes
+_CHAPTER_TABLE = re.compile(r"<th[^>]*>(?:<p>)?why(?:</p>)?</th>")  # a column of what a chapter's `Ledger` shows
 
 _NOTE = (
     "*The numbers in the text are those of the build: profile {profile}, seed {seed}, commit {at}. "

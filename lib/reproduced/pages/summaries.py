@@ -1,6 +1,6 @@
 """The book in numbers: how many claims have which verdict, a row for each chapter, and where the runs come from.
 
-Claims of the papers and findings of this book are counted apart. Everything here is a function from ledgers to text.
+Claims of the papers and findings of this book are counted apart. Everything here is a function from findings to text.
 """
 
 import textwrap
@@ -11,8 +11,8 @@ from leakage.data import datasets
 from reproduced.claims.declarations import KINDS, NOT_RUN
 from reproduced.claims.texts import SIGNS, escape_text, machine_text, provenance, table
 from reproduced.pages.claim_tables import full_scale_differences
+from reproduced.pages.findings import Chapter, ChapterFindings, Judgement
 from reproduced.pages.jinja_environment import fill_template
-from reproduced.pages.ledgers import Chapter, ChapterFindings, Judgement
 
 _PLURALS = {"erratum": "errata", "ours": "ours"}  # of kinds, where it is not an s
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -58,25 +58,25 @@ def _count_verdicts(judgements: Iterable[Judgement]) -> str:
 
 
 def chapter_rows(
-    chapters: Iterable[Chapter], ledgers: Mapping[str, ChapterFindings], pictures: Mapping[str, str]
+    chapters: Iterable[Chapter], findings: Mapping[str, ChapterFindings], pictures: Mapping[str, str]
 ) -> str:
     """A row for each chapter: picture, question, answer and paper."""
-    return fill_template("chapters.md", chapters=list(chapters), ledgers=ledgers, pictures=pictures)
+    return fill_template("chapters.md", chapters=list(chapters), findings=findings, pictures=pictures)
 
 
-def status(ledgers: Mapping[str, ChapterFindings]) -> str:
+def status(findings: Mapping[str, ChapterFindings]) -> str:
     """When, where and how long each chapter ran, and with which versions."""
-    if not ledgers:
+    if not findings:
         return f"{_NOT_EXECUTED}\n"
     heads = ("chapter", "executed", "seconds", "profile", "seed", "device", "commit")
-    versions = (ledger.run["versions"].items() for ledger in ledgers.values())
+    versions = (found.run["versions"].items() for found in findings.values())
     lines = dict.fromkeys(", ".join(f"{name} {version}" for name, version in one) for one in versions)
-    rows = [_status_row(name, ledger) for name, ledger in ledgers.items()]
+    rows = [_status_row(name, found) for name, found in findings.items()]
     return table(heads, rows) + "".join(f"\nVersions: {escape_text(line)}.\n" for line in lines)
 
 
-def _status_row(name: str, ledger: ChapterFindings) -> list[str]:
-    run = ledger.run
+def _status_row(name: str, found: ChapterFindings) -> list[str]:
+    run = found.run
     date = run["date"].replace("T", " ").replace("+00:00", " UTC")
     commit = f"{(run['commit'] or 'unknown')[:10]}{' with local changes' if run['dirty'] else ''}"
     return [f"[](/{name})", date, f"{run['seconds']:.0f}", run["profile"], str(run["seed"]), machine_text(run), commit]
@@ -89,15 +89,15 @@ def last_lines(judgements: Iterable[Judgement]) -> str:
     return "\n".join(["```text", "The book: …/_build/site/_build/html/index.html", *lines, "```", ""])
 
 
-def origins(ledgers: Mapping[str, ChapterFindings]) -> dict[str, str]:
+def origins(findings: Mapping[str, ChapterFindings]) -> dict[str, str]:
     """The sentence under each page: which run its numbers come from; under "" that of a page without numbers."""
-    found = {
-        name: f"Executed in {duration(ledger.run['seconds'])}: {provenance(ledger.run)}."
-        for name, ledger in ledgers.items()
+    told = {
+        name: f"Executed in {duration(found.run['seconds'])}: {provenance(found.run)}."
+        for name, found in findings.items()
     }
-    runs = dict.fromkeys(provenance(ledger.run) for ledger in ledgers.values())
-    seconds = duration(sum(ledger.run["seconds"] for ledger in ledgers.values()))
-    return found | {"": f"Chapters executed in {seconds}: {'; '.join(runs)}." if ledgers else _NOT_EXECUTED}
+    runs = dict.fromkeys(provenance(found.run) for found in findings.values())
+    seconds = duration(sum(found.run["seconds"] for found in findings.values()))
+    return told | {"": f"Chapters executed in {seconds}: {'; '.join(runs)}." if findings else _NOT_EXECUTED}
 
 
 def duration(seconds: float) -> str:
@@ -110,13 +110,13 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def lacking_data(ledgers: Iterable[ChapterFindings]) -> str:
-    """How many claims of the ledgers lack which data sets, what is damaged, and what to do; "" if none lacks any.
+def lacking_data(findings: Iterable[ChapterFindings]) -> str:
+    """How many claims lack which data sets, what is damaged, and what to do; "" if none lacks any.
 
     A data set is lacking if it is absent or damaged now. A claim that lacks two sets counts once among the claims and
     once for each set.
     """
-    needs = [one.claim.needs for ledger in ledgers for one in ledger.judgements if one.verdict == NOT_RUN]
+    needs = [one.claim.needs for found in findings for one in found.judgements if one.verdict == NOT_RUN]
     lacking = [name for name in sorted({name for claim in needs for name in claim}) if not datasets.is_available(name)]
     counts = Counter(name for claim in needs for name in claim if name in lacking)
     if not counts:

@@ -25,7 +25,7 @@ from reproduced.repository import UserError
 
 STANDARD = {"profile": "ci", "seed": 0, "device": "auto"}  # every chapter takes exactly these, with these types
 MARKER = ".leakage-build"  # in a build folder: whatever lies beside it may be overwritten and deleted by a build
-GENERATED = "_generated"  # in the staged tree: what a build makes from the ledgers, for pages to include
+GENERATED = "_generated"  # in the staged tree: what a build makes of what the chapters found, for pages to include
 _NOT_PAGES = shutil.ignore_patterns(".*", "*.ipynb", "_build", GENERATED, "__pycache__", "*.egg-info", "*.partial")
 
 
@@ -84,7 +84,7 @@ class Book:
     def executed(self, profile: str, chapter: str) -> Path:
         return self.build / "executed" / profile / f"{chapter}.ipynb"
 
-    def ledger(self, chapter: str) -> Path:
+    def findings_file(self, chapter: str) -> Path:
         """The file of what the chapter's last execution found, in any profile."""
         return self.build / "claims" / f"{chapter}.json"
 

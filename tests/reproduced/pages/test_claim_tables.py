@@ -9,7 +9,7 @@ from bs4 import BeautifulSoup
 
 from reproduced.claims import measurements
 from reproduced.pages import claim_tables, jinja_environment
-from reproduced.pages.ledgers import FullScale, Judgement
+from reproduced.pages.findings import FullScale, Judgement
 from reproduced.run.replications import Replication
 from small_book import X, add_chapter, build, judgement, make_repository, staged
 

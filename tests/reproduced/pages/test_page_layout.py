@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from reproduced.pages import page_layout
-from reproduced.pages.ledgers import FullScale
+from reproduced.pages.findings import FullScale
 from reproduced.pages.page_layout import add_first_cell, chip
-from small_book import claim, judgement, ledger
+from small_book import claim, findings, judgement
 
 PNG = base64.b64encode(b"a picture").decode()
 FIELDS = {"claim": "That $|x| < 2$ and <b>bold</b>.", "paper": "1.05", "shows": "about {x}"}
@@ -27,9 +27,9 @@ def code(source: str, *tags: str, data: dict | None = None, claim: str = "", **m
 
 
 def arranged(*cells, judged=JUDGED):
-    """The cells of a page; without a judgement it has no ledger."""
+    """The cells of a page; without a judgement it has no findings."""
     notebook = new_notebook(cells=[copy.deepcopy(cell) for cell in cells])
-    page_layout.arrange(notebook, ledger(judged) if judged else None)
+    page_layout.arrange(notebook, findings(judged) if judged else None)
     return notebook.cells
 
 

@@ -13,7 +13,7 @@ from sphinx.errors import ConfigError
 from reproduced.pages import sphinx_extension
 from reproduced.pages.render import execute_pages, stage
 from reproduced.run.book import Book
-from small_book import HEADER, PARAMETERS, build, cell, make_repository, read_ledger, staged
+from small_book import HEADER, PARAMETERS, build, cell, make_repository, read_findings, staged
 
 BOOK = Path(__file__).parents[3] / "book"
 PICTURE = """
@@ -93,7 +93,7 @@ def test_a_chapter_that_uses_the_real_library_is_collected_and_staged(real_book,
     lacking = "Not run for want of data: 1 claim (mnist 1); `make data` fetches this set.\n"
     assert printed.endswith(f"Claims: figures: ✓ 1 held, – 1 not run\n{lacking}")
     assert staged(real_book, "_generated/scoreboard.md").startswith(lacking)
-    judged = [one["values"] for one in read_ledger(real_book, "real")["claims"]]
+    judged = [one["values"] for one in read_findings(real_book, "real")["claims"]]
     assert [values and values[0]["measured"]["estimate"] for values in judged] == [0.5, []]
     notebook = nbformat.reads(staged(real_book, "real.ipynb"), as_version=4)
     alts = [one.metadata.mystnb.image.alt for one in notebook.cells if "mystnb" in one.metadata]

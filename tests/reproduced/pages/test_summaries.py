@@ -3,8 +3,8 @@
 import pytest
 
 from reproduced.pages import summaries
-from reproduced.pages.ledgers import Chapter
-from small_book import TOY, judgement, ledger
+from reproduced.pages.findings import Chapter
+from small_book import TOY, findings, judgement
 
 IDLE = Chapter("idle", "idle", "2", "Is it?", "It is.")
 CLAIMS = [
@@ -29,7 +29,7 @@ def test_what_the_papers_say_and_what_is_ours_are_counted_apart():
 
 def test_a_chapter_has_a_row_that_says_whether_it_was_executed():
     pictures = {"toy": "_generated/story/toy.png"}
-    rows = summaries.chapter_rows([TOY, IDLE], {"toy": ledger(*CLAIMS)}, pictures)
+    rows = summaries.chapter_rows([TOY, IDLE], {"toy": findings(*CLAIMS)}, pictures)
     toy, idle = rows.split(":::::{div} chapter-row\n")[1:]
     assert "**[3 · A toy](/toy)** Is it?\n\nIt is.\n" in toy
     assert "held" not in toy, "the page has the tally once, above the rows"
@@ -39,12 +39,12 @@ def test_a_chapter_has_a_row_that_says_whether_it_was_executed():
 
 
 def test_a_chapter_says_which_run_it_shows_and_another_page_names_all_runs_once():
-    same = {"one": ledger(seconds=200), "two": ledger(seconds=100)}
+    same = {"one": findings(seconds=200), "two": findings(seconds=100)}
     run = "profile ci, seed 0, CPU, 2 cores (x86_64 AVX2), commit aaaaaaaaaa"
     found = summaries.origins(same)
     for page, seconds in (("one", "3 min 20 s"), ("two", "1 min 40 s"), ("", "5 min 0 s")):
         assert (seconds in found[page], found[page].count(run)) == (True, 1)
-    mixed = summaries.origins(same | {"two": ledger(dirty=True)})
+    mixed = summaries.origins(same | {"two": findings(dirty=True)})
     assert mixed[""].count(run) == 2
     assert "with local changes" in mixed[""]
 
@@ -60,7 +60,7 @@ def lacking(monkeypatch, tmp_path):
     def say(verdict="not run", needs=tuple(NEEDS)) -> str:
         fields = [{"needs": sets} for sets in needs]
         claims = [judgement(f"t.c{number}", verdict, fields=one) for number, one in enumerate(fields)]
-        return summaries.lacking_data([ledger(*claims)])
+        return summaries.lacking_data([findings(*claims)])
 
     return say
 

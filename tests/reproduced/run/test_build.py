@@ -33,7 +33,7 @@ from small_book import (
     heed_interrupts,
     leakage,
     make_repository,
-    read_ledger,
+    read_findings,
     snapshot,
     staged,
     without_kernels,
@@ -99,8 +99,8 @@ def test_the_injected_parameters_are_folded_and_no_machine_path_is_kept(finished
     assert str(finished) not in nbformat.writes(notebook)
 
 
-def test_a_ledger_says_what_was_found_and_where_it_comes_from(finished):
-    found = read_ledger(finished, "sums")
+def test_the_findings_say_what_was_found_and_where_it_comes_from(finished):
+    found = read_findings(finished, "sums")
     assert (found["profile"], found["seed"], found["device"], found["commit"]) == ("ci", 5, "cpu", None)
     assert found["versions"]["python"] == sys.version.split()[0]
     (claim,) = found["claims"]
@@ -234,7 +234,7 @@ def test_failing_chapters_stop_no_other_and_make_the_build_fail(broken):
     root, status, told = broken
     assert status == 1
     assert sorted(executions(root)) == sorted(["sound", *BREAKAGES]), told
-    assert read_ledger(root, "sound")["claims"][0]["verdict"] == "held"
+    assert read_findings(root, "sound")["claims"][0]["verdict"] == "held"
 
 
 @pytest.mark.parametrize("name", BREAKAGES)

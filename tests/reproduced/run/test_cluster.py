@@ -19,7 +19,7 @@ from small_book import (
     heed_interrupts,
     is_a_refusal,
     make_repository,
-    read_ledger,
+    read_findings,
     run,
 )
 
@@ -101,7 +101,7 @@ def start(root, *arguments) -> subprocess.Popen:
 
 
 def verdicts(root) -> list:
-    return [(claim["id"], claim["verdict"]) for name in CHAPTERS for claim in read_ledger(root, name)["claims"]]
+    return [(claim["id"], claim["verdict"]) for name in CHAPTERS for claim in read_findings(root, name)["claims"]]
 
 
 EXPECTED = [(f"{name}.a", "held") for name in CHAPTERS]

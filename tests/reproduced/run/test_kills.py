@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from checking import HANGS, wait_until
-from small_book import HEADER, LEAKAGE, PARAMETERS, cell, claims_text, make_repository, read_ledger
+from small_book import HEADER, LEAKAGE, PARAMETERS, cell, claims_text, make_repository, read_findings
 
 CHAPTERS, POINTS = ("first", "second"), 4
 # A point notes that it was begun. The one that makes so many notes as STUCK_AT says never ends: no clock decides when a
@@ -103,7 +103,7 @@ def test_a_build_that_is_killed_five_times_goes_on_each_time(tmp_path):
     once = [point for point, _ in groupby(begun(root))]
     assert sorted(once) == [f"{name} {x}" for name in CHAPTERS for x in range(POINTS)]
     for name in CHAPTERS:
-        assert read_ledger(root, name)["claims"][0]["values"][0]["measured"]["value"] == sum(
+        assert read_findings(root, name)["claims"][0]["values"][0]["measured"]["value"] == sum(
             x**2 for x in range(POINTS)
         )
     assert [*(root / "_build").rglob("*.partial*")] == []

@@ -1,4 +1,4 @@
-"""Ledgers: what the executed chapters found, claim by claim.
+"""Findings: what the executed chapters found, claim by claim.
 
 What the `Ledger` of a chapter left in its executed notebook is read once, with its claims file, as `ChapterFindings`,
 and handed to every builder of a page. Each of their judgements holds the declared claim, the measurements and whatever
@@ -167,7 +167,7 @@ class ChapterFindings:
 
     @cached_property
     def as_json(self) -> dict[str, Any]:
-        """The ledger as `claims.json` and the records have it."""
+        """The findings as `claims.json` and the records have it."""
         return {"chapter": self.chapter.name, **self.run, "claims": [one.as_json for one in self.judgements]}
 
 
@@ -186,20 +186,20 @@ def row_anchor(id: str) -> str:
     return f"row-{slug(id)}"
 
 
-def sort_for_reading(ledgers: Iterable[ChapterFindings]) -> list[Judgement]:
+def sort_for_reading(findings: Iterable[ChapterFindings]) -> list[Judgement]:
     """All judgements, what needs reading first, otherwise in the order of the book."""
     return sorted(
-        (one for ledger in ledgers for one in ledger.judgements), key=lambda one: READING_ORDER.index(one.verdict)
+        (one for found in findings for one in found.judgements), key=lambda one: READING_ORDER.index(one.verdict)
     )
 
 
-def read_ledgers(book: Book, notebooks: Mapping[str, NotebookNode]) -> dict[str, ChapterFindings]:
-    """The ledgers of the executed notebooks that came to their end, by chapter, with all that the pages say."""
+def read_all_findings(book: Book, notebooks: Mapping[str, NotebookNode]) -> dict[str, ChapterFindings]:
+    """The findings of the executed notebooks that came to their end, by chapter, with all that the pages say."""
     runs, chapters, found = replications.read(book), read_chapters(book), {}
     for name, notebook in notebooks.items():
         if notebook.metadata[EXECUTION_KEY]["status"] != "ok":
             continue
-        ledger = read_ledger(notebook, book.declarations(name))
+        own = read_findings(notebook, book.declarations(name))
         full_scale, source_links = read_full_scale(book, name), _source_links(book, name)
         cells = replications.cells_digest(notebook)
         judgements = tuple(
@@ -210,14 +210,14 @@ def read_ledgers(book: Book, notebooks: Mapping[str, NotebookNode]) -> dict[str,
                 full_scale=full_scale.get(one.claim.id),
                 source_links=source_links.get(one.claim.id, {}),
             )
-            for one in ledger.judgements
+            for one in own.judgements
         )
-        found[name] = replace(ledger, chapter=chapters[name], judgements=judgements)
+        found[name] = replace(own, chapter=chapters[name], judgements=judgements)
     return found
 
 
-def read_ledger(notebook: NotebookNode, declared: Declarations) -> ChapterFindings:
-    """The ledger of an executed notebook alone; a claim without a record is "not run", with the reason."""
+def read_findings(notebook: NotebookNode, declared: Declarations) -> ChapterFindings:
+    """The findings of an executed notebook alone; a claim that it did not judge is "not run", with the reason."""
     chapter, execution = Chapter(declared.chapter, declared.title), notebook.metadata[EXECUTION_KEY]
     outputs = (output for cell in notebook.cells for output in cell.get("outputs", ()))
     judged = [output["metadata"][JUDGEMENT_KEY] for output in outputs if JUDGEMENT_KEY in output.get("metadata", {})]
@@ -252,8 +252,8 @@ def _faults(
 ) -> Iterator[str]:
     """What is wrong with the judgements, a line each that begins with the id of the claim."""
     counts, known = Counter(one["id"] for one in judged), {one.claim.id for one in judgements}
-    yield from (f"{name}: recorded {times} times" for name, times in counts.items() if times > 1)
-    yield from (f"{name}: recorded, but not declared" for name in counts if name not in known)
+    yield from (f"{name}: judged {times} times" for name, times in counts.items() if times > 1)
+    yield from (f"{name}: judged, but not declared" for name in counts if name not in known)
     for one in judgements:
         difference = _difference(one, data_absent=bool(_absence(one.claim, execution)))
         if difference and execution["profile"] != "smoke":
@@ -269,7 +269,7 @@ def _difference(judgement: Judgement, *, data_absent: bool) -> str:
     if verdict == expected:
         return ""
     if not judgement.has_chip:
-        return f"expected {expected}, not run: no record of it"
+        return f"expected {expected}, not run: the chapter did not judge it"
     if verdict == NOT_RUN:
         return f"expected {expected}, not run, although its data are here: {judgement.reason}"
     value = next(map(measurements.describe, judgement.values.values()), "")
