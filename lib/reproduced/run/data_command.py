@@ -3,7 +3,7 @@
 Lines come as things happen. A damaged file is named, with the cure, and left as it is.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,38 +49,31 @@ def list_datasets() -> Iterator[Line]:
     yield Line(f"\nFolder: {datasets.data_folder()} (set LEAKAGE_DATA to change it)")
 
 
-def fetch_named(names: Iterable[str]) -> Iterator[Line]:
-    """Fetch what is missing of these data sets; a failure does not stop the others."""
-    for name in names:
-        try:
-            found = datasets.fetch(name)
-        except (OSError, datasets.DataDamaged) as error:
-            yield Line(str(error), fault=True)
-        else:
-            yield from (Line(f"{one.path}: {one.state}") for one in found)
-
-
 def fetch_needed(root: Path | None, *, hurried: bool) -> Iterator[Line]:
-    """Fetch those of `needed_datasets` that are absent; name damaged files.
+    """Fetch `needed_datasets`; a book that cannot be read is one line."""
+    try:
+        names = needed_datasets(root)
+    except (OSError, ValueError) as error:
+        yield Line(str(error), fault=True)
+    else:
+        yield from fetch(names, hurried=hurried)
+
+
+def fetch(names: Sequence[str], *, hurried: bool = False) -> Iterator[Line]:
+    """Fetch those of the data sets that are absent; name damaged files. A failure does not stop the others.
 
     If `hurried`, for a build, say nothing of what is here, and give up soon where there is no network.
     """
-    try:
-        names = needed_datasets(root)
-        datasets.data_folder()
-    except (OSError, ValueError) as error:
-        yield Line(str(error), fault=True)
-        return
     patience = {"timeout": HURRIED_SECONDS, "retries": 0} if hurried else {}
     for place, name in enumerate(names):
-        if datasets.is_available(name):
-            # A set in several forms is whole where one of them is good.
-            yield from (Line(text) for text in datasets.describe_damage(name))
-            if not hurried:
-                yield Line(f"{name}: verified, in {datasets.data_folder()}")
-            continue
         try:
-            datasets.fetch(name, **patience)
+            if datasets.is_available(name):
+                # A set in several forms is whole where one of them is good.
+                yield from (Line(text) for text in datasets.describe_damage(name))
+                if hurried:
+                    continue
+            else:
+                datasets.fetch(name, **patience)
             yield Line(f"{name}: verified, in {datasets.data_folder()}")
         except (OSError, datasets.DataDamaged) as error:
             if not hurried or not isinstance(error, datasets.ServerUnreachable):

@@ -11,15 +11,12 @@ older lines several values of one kind are one object with a list for each of th
 """
 
 import ast
-import fcntl
 import hashlib
 import json
 import math
-import os
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +25,7 @@ import numpy as np
 from nbformat import NotebookNode
 
 from reproduced.claims.declarations import DECIDING_RULE, DIGEST_DIGITS, Claim
-from reproduced.run.book import Book, UserError, write_text
+from reproduced.run.book import Book, UserError
 
 _PARAMETERS = {"parameters", "injected-parameters"}  # tags of the cells that set profile, seed and device
 
@@ -120,23 +117,11 @@ def _without_imports(source: str) -> str:
 
 
 def append(book: Book, run: Mapping[str, Any]) -> None:
-    """Add a run to the file, whole or not at all; other replications that write to it wait."""
+    """Add a run to the end of the file; other replications may do so at the same time."""
     path = file_path(book)
-    with _locked(path.parent):
-        lines = path.read_text("utf-8") if path.is_file() else ""
-        write_text(path, f"{lines}{json.dumps(run, allow_nan=False)}\n")
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold the folder until the end, so that no other replication writes into it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab", buffering=0) as file:  # one call to the system, so a line is whole
+        file.write(f"{json.dumps(run, allow_nan=False)}\n".encode())
 
 
 def read(book: Book) -> dict[str, list[dict[str, Any]]]:
