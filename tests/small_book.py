@@ -183,7 +183,7 @@ SHOWN = re.compile(r"metadata=(\{.*\})\)$", re.MULTILINE)
 def without_kernels(monkeypatch, meanwhile: Callable[[Path], None] = lambda root: None, fails: str = "") -> None:
     """Let chapters end at once, with the records of their claims; `meanwhile` happens while they run, one may fail."""
 
-    def run_process(plan, limits, variables, pipe):
+    def run_process(plan, processes, pipe):
         meanwhile(plan.book.root)
         with (plan.book.root / "executions.txt").open("a") as file:
             print(plan.chapter, file=file)

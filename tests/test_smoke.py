@@ -28,7 +28,7 @@ def build(tmp_path_factory):
     environment = {"LEAKAGE_DATA": str(tmp_path_factory.mktemp("data"))} | os.environ
     command = [*LEAKAGE, "build", "--profile", "smoke", "--no-render"]
     result = subprocess.run(
-        [*command, "--jobs", "1", "--timeout", str(HANGS), "--build-dir", folder],
+        [*command, "--jobs", "1", "--build-dir", folder],
         cwd=ROOT,
         env=environment,
         capture_output=True,

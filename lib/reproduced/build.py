@@ -6,7 +6,6 @@ done, if a chapter that was asked for fails or has a verdict other than the expe
 
 import fcntl
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -25,9 +24,6 @@ from reproduced.run.book import MARKER, Book, UserError, write_json, write_text
 from reproduced.run.chapter_cache import EXECUTION_KEY, Plan, cores, make_plan
 from reproduced.run.executor import ChapterExecutor, Progress, local_executor, run_plans
 
-_HOUR = 3600
-CELL_SECONDS = {"smoke": _HOUR, "ci": 6 * _HOUR, "paper": 48 * _HOUR}
-"""After how long a cell counts as hanging, by profile: far beyond the slowest machine with the most other work."""
 _MOST_COMPLAINTS = 20
 _MARKED = "This folder was made by `leakage build`, which may overwrite and delete everything in it.\n"
 
@@ -46,14 +42,13 @@ def build(
     parameters: Mapping[str, Any],
     *,
     executor: ChapterExecutor,
-    cell_seconds: int | None = None,
     rendered: bool = True,
     progress: Progress,
 ) -> Report:
     """Build the chapters named, all if none is, and the site around them.
 
-    Other chapters are shown as they were last executed, and make no fault. The `parameters` are checked. A cell may
-    take `cell_seconds`, by default according to the profile; unless `rendered`, pages are staged but not rendered.
+    Other chapters are shown as they were last executed, and make no fault. The `parameters` are checked. Unless
+    `rendered`, pages are staged but not rendered.
 
     Raises:
         UserError: if the request or the book is wrong; nothing was changed then.
@@ -68,9 +63,7 @@ def build(
         todo = {chapter: plans[chapter] for chapter in book.longest_first(chosen) if plans[chapter].state != "fresh"}
         for chapter in todo:  # what their last execution found goes first, whatever happens then
             book.findings_file(chapter).unlink(missing_ok=True)
-        limit = cell_seconds or CELL_SECONDS[parameters["profile"]]
-        done = run_plans(todo, executor=executor, cell_seconds=limit, progress=progress)
-        ends = {plan.chapter: execution for plan, execution in done}
+        ends = {plan.chapter: execution for plan, execution in run_plans(todo, executor=executor, progress=progress)}
         faults = [ends[chapter].summary(chapter) for chapter in chosen if chapter in ends and ends[chapter].error]
         # All chapters asked for except those that could not be executed at all.
         answered = tuple(chapter for chapter in chosen if chapter not in ends or ends[chapter].notebook)
@@ -81,7 +74,7 @@ def build(
             faults += findings[chapter].faults
         notes = _notes(plans, answered, notebooks)
         absent = render.stage(book, parameters["profile"], notebooks, findings, notes)
-        faults += render.execute_pages(book, limit)
+        faults += render.execute_pages(book)
         if rendered:
             faults += _render(book, strict=not absent and len(findings) == len(book.chapters), progress=progress)
     return Report(findings, tuple(faults))
@@ -92,12 +85,12 @@ def open_executor(
 ) -> AbstractContextManager[ChapterExecutor]:
     """What executes the chapters named: processes of this machine, or the workers of the scheduler `cluster`.
 
-    Here `jobs` run at a time, or one for each core, and share the GPUs: most of a chapter is computed on the CPU. Where
-    fewer chapters run at a time than there are cores, the points of their grids use those that are left. On workers
-    these run in turn.
+    Here `jobs` run at a time, or one for each core: also on a GPU most of a chapter is computed on the CPU. Where fewer
+    chapters run at a time than there are cores, the points of their grids use those that are left. On workers these run
+    in turn.
     """
     if cluster is None:
-        return local_executor(jobs or cores(), gpus=_gpus(device), cores=cores())
+        return local_executor(jobs or cores(), cores=cores())
     from reproduced.run.cluster import cluster_executor  # dask, only for its workers
 
     return cluster_executor(cluster, book, book.choose(names), device)
@@ -142,17 +135,7 @@ def _plan_line(plan: Plan) -> str:
     reasons = {"new": "executing", "failed": "executing again, it failed the last time"}
     more = f" and {len(plan.changed) - 3} more" if len(plan.changed) > 3 else ""
     reasons["stale"] = f"executing, changed: {', '.join(plan.changed[:3])}{more}"
-    # Verdicts do not depend on the kind of processor, so an execution on another one counts; last digits may.
-    elsewhere = f", from another processor ({plan.executed_on})" * (plan.executed_on != code_keys.processor())
-    return f"  {plan.chapter}: {reasons.get(plan.state, f'up to date{elsewhere}')}"
-
-
-def _gpus(device: str) -> list[str]:
-    """Ids of the GPUs to hand out among chapters; none if the device is a processor or one particular GPU."""
-    if device not in ("auto", "cuda") or runtime.pick_device(device).type != "cuda":
-        return []
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return visible.split(",") if visible else [str(number) for number in range(runtime.gpu_count())]
+    return f"  {plan.chapter}: {reasons.get(plan.state, 'up to date')}"
 
 
 def _collect(book: Book, notebooks: Mapping[str, NotebookNode]) -> dict[str, ChapterFindings]:
@@ -207,7 +190,7 @@ def keep_record(book: Book, chapter: str) -> Path:
             f"{chapter} has no finished run to record: `leakage build {chapter} --profile paper` makes one."
         )
     if notebook.metadata[EXECUTION_KEY]["commit"] is None:
-        reason = chapter_cache.why_no_commit(book.root) or "execute it again in a repository of git"
+        reason = chapter_cache.read_commit(book.root)[2] or "execute it again in a repository of git"
         raise UserError(f"{chapter} was executed without a commit, which a record must name: {reason}.")
     found = read_findings(notebook, book.declarations(chapter))
     # A line for the run, and one for each claim.

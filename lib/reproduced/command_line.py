@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from leakage.audit.result import Audit
 
 _FAILED, _REFUSED, _INTERRUPTED = 1, 2, 130
-_MOST_JOBS = 1024
-_MOST_SEEDS = 1024
-_MOST_SECONDS = 1_000_000  # for a cell: more than eleven days
+_MOST = 1024  # jobs, and seeds
 _ADDRESS = re.compile(r"(?:tcp|tls)://[^\s/]+:[0-9]{1,5}")
 _LIMIT = re.compile(r"((?:slice:)?[a-z]+(?:@[0-9.e-]+)?)=([0-9]{0,20}\.?[0-9]{0,20})")
 
@@ -122,8 +120,6 @@ def _parser() -> argparse.ArgumentParser:
     build_parser.add_argument("chapters", metavar="CHAPTERS", nargs="*")
     _add_parameters(build_parser)
     _add_places(build_parser)
-    text = "Most seconds for a cell.  [default: by profile]"
-    build_parser.add_argument("--timeout", metavar="SECONDS", type=_whole(_MOST_SECONDS), help=text)
     build_parser.add_argument("--no-render", action="store_true", help="Execute and judge, but do not make the site.")
     _add_folders(build_parser)
 
@@ -143,7 +139,7 @@ def _parser() -> argparse.ArgumentParser:
     replicate_parser = command(replicate)
     replicate_parser.add_argument("chapters", metavar="CHAPTERS", nargs="*")
     text = "How many for each claim.  [default: 10]"
-    replicate_parser.add_argument("--seeds", metavar="N", type=_whole(_MOST_SEEDS), default=10, help=text)
+    replicate_parser.add_argument("--seeds", metavar="N", type=_whole, default=10, help=text)
     _add_places(replicate_parser)
     _add_folders(replicate_parser)
 
@@ -162,7 +158,7 @@ def _add_parameters(parser: argparse.ArgumentParser) -> None:
 
 def _add_places(parser: argparse.ArgumentParser) -> None:
     text = "Chapters at a time.  [default: one for each core]"
-    parser.add_argument("--jobs", metavar="N", type=_whole(_MOST_JOBS), help=text)
+    parser.add_argument("--jobs", metavar="N", type=_whole, help=text)
     named = os.environ.get("LEAKAGE_CLUSTER") or None
     text = "Execute on the workers of this scheduler of dask.  [default: LEAKAGE_CLUSTER]"
     parser.add_argument("--cluster", metavar="ADDRESS", default=named, help=text)
@@ -175,13 +171,10 @@ def _add_folders(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--build-dir", metavar="FOLDER", type=_folder, help=text)
 
 
-def _whole(most: int) -> Callable[[str], int]:
-    def convert(text: str) -> int:
-        if not re.fullmatch("[0-9]{1,20}", text) or not 1 <= int(text) <= most:
-            raise argparse.ArgumentTypeError(f"must be a whole number from 1 to {most}; got {arguments.shown(text)}.")
-        return int(text)
-
-    return convert
+def _whole(text: str) -> int:
+    if not re.fullmatch("[0-9]{1,20}", text) or not 1 <= int(text) <= _MOST:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to {_MOST}; got {arguments.shown(text)}.")
+    return int(text)
 
 
 def _folder(text: str) -> Path:
@@ -326,12 +319,11 @@ def build(options: argparse.Namespace) -> int:
     from reproduced import build as building
     from reproduced.pages.summaries import lacking_data
     from reproduced.run.book import open_book
-    from reproduced.run.chapter_cache import why_no_commit
+    from reproduced.run.chapter_cache import read_commit
     from reproduced.run.executor import Progress
 
     book = open_book(options.root, options.build_dir)
     book.choose(options.chapters)
-    _ensure_home(book.build)
     parameters = _parameters(options)
     places = {"jobs": options.jobs, "cluster": options.cluster}
     with (
@@ -343,13 +335,12 @@ def build(options: argparse.Namespace) -> int:
             options.chapters,
             parameters,
             executor=executor,
-            cell_seconds=options.timeout,
             rendered=not options.no_render,
             progress=progress,
         )
     for fault in report.faults:
         _complain(fault)
-    if reason := why_no_commit(book.root):
+    if reason := read_commit(book.root)[2]:
         _complain(f"leakage: the results have no commit: {reason}")
     if not options.no_render and (book.site / "index.html").is_file():
         print(f"The book: {book.site / 'index.html'}")
@@ -357,14 +348,6 @@ def build(options: argparse.Namespace) -> int:
     if lacking := lacking_data(report.findings.values()):
         print(lacking)
     return _FAILED if report.faults else 0
-
-
-def _ensure_home(folder: Path) -> None:
-    """Give kernels a home within a folder where the user has none, as in some containers: Jupyter asks for one."""
-    try:
-        Path.home()
-    except RuntimeError:
-        os.environ["HOME"] = str(folder.absolute() / "home")
 
 
 def _parameters(options: argparse.Namespace) -> dict[str, Any]:
@@ -383,7 +366,6 @@ def replicate(options: argparse.Namespace) -> int:
     from reproduced.run.executor import Progress
 
     book = open_book(options.root, options.build_dir)
-    _ensure_home(book.build)
     places = {"jobs": options.jobs, "cluster": options.cluster}
     with (
         Progress() as progress,
@@ -420,7 +402,7 @@ def data(options: argparse.Namespace) -> int:
     if options.needed:
         lines = data_command.fetch_needed(options.root, hurried=options.if_possible)
     else:
-        lines = data_command.fetch_named(options.names) if options.names else data_command.list_datasets()
+        lines = data_command.fetch(options.names) if options.names else data_command.list_datasets()
     faults = 0
     for line in lines:
         if line.fault:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from reproduced import code_keys, runtime
-from reproduced.build import CELL_SECONDS, check, hold_build_folder, mark_build_folder
+from reproduced.build import check, hold_build_folder, mark_build_folder
 from reproduced.claims import measurements
 from reproduced.claims.declarations import NOT_RUN, Declarations
 from reproduced.claims.ledger import missing_data_text
@@ -27,7 +27,7 @@ from reproduced.run.chapter_cache import (
     Plan,
     execution_provenance,
     make_plan,
-    why_no_commit,
+    read_commit,
 )
 from reproduced.run.executor import ChapterExecutor, Progress, run_plans
 
@@ -51,7 +51,7 @@ def replicate(
     check(book)
     origin = execution_provenance(book, STANDARD["device"])
     if origin["commit"] is None or origin["dirty"]:
-        reason = why_no_commit(book.root) or "commit first, then replicate"
+        reason = read_commit(book.root)[2] or "commit first, then replicate"
         raise UserError(f"the seeds are drawn from the hash of a commit: {reason}.")
     kept = replications.read(book)
     order = replications.draw_seeds(origin["commit"], seeds + max(map(len, kept.values()), default=0))
@@ -89,8 +89,7 @@ def replicate(
         progress.say(_lacking_line([number for found in numbers.values() for number in found], seeds))
         if wanted:
             progress.say(f"{len(todo)} tasks, at {len(wanted)} seeds")
-        limit = CELL_SECONDS[STANDARD["profile"]]
-        for plan, execution in run_plans(todo, executor=executor, cell_seconds=limit, progress=progress):
+        for plan, execution in run_plans(todo, executor=executor, progress=progress):
             if execution.notebook:
                 keep(plan)
             else:

@@ -114,6 +114,11 @@ class Claim(_Strict):
         return self
 
     @property
+    def group(self) -> str:
+        """Whose it is, one of `GROUPS`."""
+        return GROUPS[{"ours": 1, "erratum": 2}.get(self.kind, 0)]
+
+    @property
     def main_value_name(self) -> str:
         """The name of the first value that stands beside the verdict."""
         return next(iter([*_BRACED_VALUE.findall(self.shows), *self.values]))
@@ -220,7 +225,7 @@ class Declarations(_Strict):
         """The claims by whose they are: the paper's, ours, errata."""
         found: dict[str, list[Claim]] = {group: [] for group in GROUPS}
         for claim in self.claims:
-            found[GROUPS[{"ours": 1, "erratum": 2}.get(claim.kind, 0)]].append(claim)
+            found[claim.group].append(claim)
         return {group: members for group, members in found.items() if members}
 
 

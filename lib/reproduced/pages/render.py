@@ -38,7 +38,7 @@ from reproduced.run.book import (
     write_text,
 )
 from reproduced.run.chapter_cache import EXECUTION_KEY, Plan, execution_provenance
-from reproduced.run.executor import SCRIPT, Limits, ending_pipe, run_chapter
+from reproduced.run.executor import SCRIPT, ending_pipe, run_chapter
 
 _FRAMES = "_static/frames"  # the pictures of sliders, relative to a page and to the staged tree
 _WARNING = re.compile(r"WARNING|ERROR|CRITICAL|Exception")
@@ -112,7 +112,7 @@ def read_library(book: Book) -> Library:
     return Library(book.library, {name: code(book.notebook(name)) for name in book.chapters})
 
 
-def execute_pages(book: Book, cell_seconds: int) -> list[str]:
+def execute_pages(book: Book) -> list[str]:
     """Execute the staged pages that are notebooks and judge no claim; return a sentence for each that failed."""
     faults = []
     for name in book.pages:
@@ -121,7 +121,7 @@ def execute_pages(book: Book, cell_seconds: int) -> list[str]:
             continue
         plan = Plan(book, name, jupytext.read(page), {}, page.with_suffix(".ipynb"))
         with ending_pipe() as pipe:
-            execution = run_chapter(plan, Limits(cell_seconds), pipe=pipe)
+            execution = run_chapter(plan, pipe=pipe)
         plan.working_notebook.unlink(missing_ok=True)
         if execution.error:
             faults.append(execution.summary(name))
@@ -187,7 +187,6 @@ def generate(book: Book, findings: Mapping[str, ChapterFindings]) -> dict[str, s
         "wrong_papers.md": claim_tables.wrong_papers(judgements),
         "tally.md": summaries.tally(judgements),
         "chapters.md": summaries.chapter_rows(planned, findings, pictures),
-        "last_lines.md": summaries.last_lines(judgements),
         "status.md": summaries.status(findings),
     }
     page = book.folder / "glossary.md"

@@ -3,12 +3,11 @@
 Claims of the papers and findings of this book are counted apart. Everything here is a function from findings to text.
 """
 
-import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from leakage.data import datasets
-from reproduced.claims.declarations import KINDS, NOT_RUN
+from reproduced.claims.declarations import GROUPS, KINDS, NOT_RUN
 from reproduced.claims.texts import SIGNS, escape_text, machine_text, provenance, table
 from reproduced.pages.claim_tables import full_scale_differences
 from reproduced.pages.findings import Chapter, ChapterFindings, Judgement
@@ -28,7 +27,7 @@ def verdict_counts(judgements: Iterable[Judgement]) -> str:
 
 def tally(judgements: Sequence[Judgement]) -> str:
     """Verdict counts in three lines: the papers' statements, our findings, misprints."""
-    papers, ours, slips = _split_by_author(judgements)
+    papers, ours, slips = ([one for one in judgements if one.claim.group == group] for group in GROUPS)
     number = len({one.chapter.name for one in papers})
     many = f"{_NUMBERS[number] if number < len(_NUMBERS) else number} paper{'s' * (number > 1)}"
     lines = [
@@ -41,14 +40,6 @@ def tally(judgements: Sequence[Judgement]) -> str:
         if claims
     ]
     return fill_template("tally.md", lines=lines, not_executed=_NOT_EXECUTED, **full_scale_differences(judgements))
-
-
-def _split_by_author(judgements: Iterable[Judgement]) -> tuple[list[Judgement], list[Judgement], list[Judgement]]:
-    """Claims of the papers, findings of ours, and slips of the papers."""
-    kinds: dict[str, list[Judgement]] = {"paper": [], "ours": [], "erratum": []}
-    for one in judgements:
-        kinds.get(one.claim.kind, kinds["paper"]).append(one)
-    return kinds["paper"], kinds["ours"], kinds["erratum"]
 
 
 def _count_verdicts(judgements: Iterable[Judgement]) -> str:
@@ -80,13 +71,6 @@ def _status_row(name: str, found: ChapterFindings) -> list[str]:
     date = run["date"].replace("T", " ").replace("+00:00", " UTC")
     commit = f"{(run['commit'] or 'unknown')[:10]}{' with local changes' if run['dirty'] else ''}"
     return [f"[](/{name})", date, f"{run['seconds']:.0f}", run["profile"], str(run["seed"]), machine_text(run), commit]
-
-
-def last_lines(judgements: Iterable[Judgement]) -> str:
-    """What a build says at its end, as a reader sees it on a terminal."""
-    told = f"Claims: {verdict_counts(judgements) or 'none'}"
-    lines = textwrap.wrap(told, 80, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-    return "\n".join(["```text", "The book: …/_build/site/_build/html/index.html", *lines, "```", ""])
 
 
 def origins(findings: Mapping[str, ChapterFindings]) -> dict[str, str]:

@@ -45,7 +45,6 @@ class Plan:
             or `ABSENT`.
         state: `fresh` if the executed notebook on disk has this key, `stale` if another, `failed` or `new`.
         changed: what differs from the execution on disk; empty unless stale.
-        executed_on: the processor of the execution on disk, if there is one.
     """
 
     book: Book
@@ -58,7 +57,6 @@ class Plan:
     depends_on: Mapping[str, Any] = field(default_factory=dict)
     state: str = "new"
     changed: tuple[str, ...] = ()
-    executed_on: str = ""
 
     @property
     def working_notebook(self) -> Path:
@@ -84,7 +82,7 @@ def make_plan(book: Book, chapter: str, parameters: Mapping[str, Any], *, device
     files = {name: code_keys.file_digest(path) for name, path in sorted(paths.items())}
     data = {name: data_checksum(name) for name in declared.data}
     values = {name: value for name, value in parameters.items() if name != "device"} | {"device": device}
-    # The processor is no part of the key: verdicts do not depend on it. A build says where it was another one.
+    # The processor is no part of the key: verdicts do not depend on it, last digits may. Each page names it.
     parts = {"file": files, "data": data, "parameter": values, "version of": code_keys.environment(book.root)}
     short = {kind: {n: v[:_SHORT] if kind == "file" else v for n, v in part.items()} for kind, part in parts.items()}
     key, target = store.digest(parts), book.executed(parameters["profile"], chapter)
@@ -106,7 +104,6 @@ def make_plan(book: Book, chapter: str, parameters: Mapping[str, Any], *, device
         depends_on=short,
         state=state,
         changed=tuple(differences(old["depends_on"], short)) if state == "stale" else (),
-        executed_on=old.get("processor", ""),
     )
 
 
@@ -173,7 +170,7 @@ def _read_execution(path: Path) -> dict[str, Any]:
 
 def execution_provenance(book: Book, device: str) -> dict[str, Any]:
     """Commit, versions, machine and time of an execution that starts now; `device` as the parameter says it."""
-    commit, dirty = _commit(book.root)
+    commit, dirty, _ = read_commit(book.root)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return {"commit": commit, "dirty": dirty, **machine_provenance(device), "date": now}
 
@@ -196,31 +193,20 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _commit(root: Path) -> tuple[str | None, bool]:
-    """Commit of the repository and whether files differ from it; (`None`, `False`) where there is no commit.
+def read_commit(root: Path) -> tuple[str | None, bool, str]:
+    """Commit of the repository, or `None`; whether files differ from it; and why git tells none, if it says why.
 
     A copy without `.git` that lies inside another repository has none: that one's commit says nothing of it. Records
     of earlier runs are no sources and do not count.
     """
     try:
         if _git(root, "rev-parse", "--show-cdup").strip():
-            return None, False
-        head = _git(root, "rev-parse", "--verify", "HEAD")
-        return head.strip(), bool(_git(root, "status", "--porcelain", "--", ".", ":(exclude)book/records").strip())
-    except (OSError, subprocess.CalledProcessError):
-        return None, False
-
-
-def why_no_commit(root: Path) -> str:
-    """What git says of a repository whose commit it does not tell, such as one of another owner; else empty."""
-    try:
-        if (root / ".git").exists():
-            _git(root, "rev-parse", "--verify", "HEAD")
-        return ""
-    except subprocess.CalledProcessError as error:
-        return " ".join(error.stderr.decode("utf-8", "replace").split())
-    except OSError as error:
-        return str(error)
+            return None, False, ""
+        head = _git(root, "rev-parse", "--verify", "HEAD").strip()
+        return head, bool(_git(root, "status", "--porcelain", "--", ".", ":(exclude)book/records").strip()), ""
+    except (OSError, subprocess.CalledProcessError) as error:
+        reason = getattr(error, "stderr", str(error).encode()).decode("utf-8", "replace")
+        return None, False, " ".join(reason.split()) if (root / ".git").exists() else ""
 
 
 def _git(root: Path, *arguments: str) -> str:

@@ -12,13 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
-from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from distributed import Client, get_worker
-from packaging.requirements import Requirement
 
 from leakage import store
 from reproduced import code_keys, runtime
@@ -26,14 +24,13 @@ from reproduced.repository import UserError
 from reproduced.run import chapter_cache
 from reproduced.run.book import Book
 from reproduced.run.chapter_cache import Plan
-from reproduced.run.executor import ChapterExecutor, Execution, Limits, ending_pipe, run_chapter
+from reproduced.run.executor import ChapterExecutor, Execution, ending_pipe, run_chapter
 from reproduced.run.notebook_process import one_line
 
 _ANSWER_SECONDS = 30  # within which a scheduler answers, and has a worker
 _SECONDS_WITHOUT_WORKERS = 60  # without any worker, after which none is taken to come back
 _RETRIES = 2  # how often dask repeats a call that raised an error; a chapter that fails raises none
 _LOG = 100_000  # characters of a chapter's log that come back
-_VERSIONS = "version of"
 Inventory = Mapping[str, Mapping[str, Any]]
 
 
@@ -63,9 +60,8 @@ def cluster_executor(address: str, book: Book, chapters: Sequence[str], device: 
         workers: Mapping[str, int] = client.nthreads()
         executor = client.get_executor(pure=False, retries=_RETRIES, workers=[*workers])
 
-        def submit(plan: Plan, limits: Limits) -> Future[bytes]:
-            files = {name: path.read_bytes() for name, path in plan.files.items()}
-            return executor.submit(_run_there, plan, files, limits)
+        def submit(plan: Plan, processes: int) -> Future[bytes]:
+            return executor.submit(_run_there, plan, {name: path.read_bytes() for name, path in plan.files.items()})
 
         yield ChapterExecutor(submit, _result, _Watch(client, workers).check, jobs=sum(workers.values()))
 
@@ -97,15 +93,12 @@ def _scheduler_lost() -> ClusterLost:
 
 def _check_workers(client: Any, book: Book, chapters: Sequence[str], device: str) -> None:
     """A `UserError` that names a worker and what is other there, if there is one."""
-    lock = book.root / "requirements.txt"
-    pins = lock.read_text("utf-8").splitlines() if lock.is_file() else []
-    packages = [Requirement(line).name for line in pins if line.strip() and not line.startswith("#")]
     data = sorted({name for chapter in chapters for name in book.declarations(chapter).data})
-    here = take_inventory(packages, data, device, book.library)
-    for worker, there in client.run(take_inventory, packages, data, device, on_error="return").items():
+    here = take_inventory(data, device, book.library)
+    for worker, there in client.run(take_inventory, data, device, on_error="return").items():
         if isinstance(there, Exception):
             why = f"cannot say what it has ({type(there).__name__}: {there})"
-        elif differs := find_differences(here, there):
+        elif differs := [*chapter_cache.differences(here, there)]:
             more = f" and {len(differs) - 3} more" * (len(differs) > 3)
             why = f"differs from this machine in {', '.join(differs[:3])}{more}"
         else:
@@ -113,43 +106,26 @@ def _check_workers(client: Any, book: Book, chapters: Sequence[str], device: str
         raise UserError(one_line(f"nothing was started, for worker {worker} {why}."))
 
 
-def take_inventory(
-    packages: Sequence[str], data: Sequence[str], device: str, library: Path = code_keys.LIB
-) -> Inventory:
-    """What this machine has: code by its digest, versions of packages, checksums of data, the kind of device.
+def take_inventory(data: Sequence[str], device: str, library: Path = code_keys.LIB) -> Inventory:
+    """What this machine has: code by its digest, versions, checksums of data, the kind of device.
 
-    All code counts, even that in no cache key: the worker executes it.
+    As in the key of a chapter, but that all code counts: the worker executes it.
     """
     code_keys.file_digest.cache_clear()  # a worker may be older than the files
     code = [path for name in store.PACKAGES for path in sorted((library / name).rglob("*"))]
     code = [path for path in code if path.is_file() and path.suffix != ".pyc"]
-    versions = {name: found for name in packages if (found := _installed_version(name))}
     return {
         "file": {path.relative_to(library).as_posix(): code_keys.file_digest(path) for path in code},
-        _VERSIONS: code_keys.environment(None) | versions,
+        "version of": code_keys.environment(None),
         "data": {name: chapter_cache.data_checksum(name) for name in data},
         "kind of": {"device": code_keys.device_kind(runtime.pick_device(device))},
     }
 
 
-def _installed_version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def find_differences(here: Inventory, there: Inventory) -> list[str]:
-    """Names of what differs; a package that only one of them has is no difference, for a chapter fails without it."""
-    both = here[_VERSIONS].keys() & there[_VERSIONS].keys()
-    one, other = ({**side, _VERSIONS: {n: side[_VERSIONS][n] for n in both}} for side in (here, there))
-    return [*chapter_cache.differences(one, other)]
-
-
 # ── what a worker does ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _run_there(plan: Plan, files: Mapping[str, bytes], limits: Limits) -> bytes:
+def _run_there(plan: Plan, files: Mapping[str, bytes]) -> bytes:
     """Execute a chapter on this worker, in a folder of its own that holds `files`, with its own packages."""
     # dask's workers give memory back to the system at once. A chapter that inherits this takes half as long again.
     os.environ.pop("MALLOC_TRIM_THRESHOLD_", None)
@@ -159,7 +135,7 @@ def _run_there(plan: Plan, files: Mapping[str, bytes], limits: Limits) -> bytes:
             store.write(book.root / file, content)
         plan = replace(plan, book=book, target=book.build / plan.target.name)
         with ending_pipe() as pipe:
-            execution = run_chapter(plan, limits, pipe=pipe)
+            execution = run_chapter(plan, pipe=pipe)
         log = plan.log.read_text("utf-8", "replace")[-_LOG:] if plan.log.is_file() else ""
         machine = chapter_cache.machine_provenance(plan.parameters["device"])
         return json.dumps(asdict(replace(execution, log=log, machine=machine))).encode()

@@ -8,14 +8,13 @@ import io
 import json
 import math
 import os
-import queue
 import re
 import shutil
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -36,6 +35,9 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 # One thread to a chapter. Its batches are many small matrices: a second thread gains little on an idle machine and
 # costs ten times the work on a busy one. And sums do not depend on how many cores there are.
 THREADS = 1
+_HOUR = 3600
+CELL_SECONDS = {"smoke": _HOUR, "ci": 6 * _HOUR, "paper": 48 * _HOUR}
+"""After how long a cell counts as hanging, by profile: far beyond the slowest machine with the most other work."""
 _LOOK_SECONDS = 0.5  # between two looks at what has ended
 _BEGUN = re.compile(r"^Executing Cell (\d+)-", re.MULTILINE)  # what papermill logs when a cell begins
 
@@ -64,17 +66,10 @@ class Execution:
         return f"✗ {name}: {where} after {self.seconds:.1f} s: {self.error}"
 
 
-class Limits(NamedTuple):
-    """What a chapter may take: seconds for each cell, and processes among which the points of a grid are divided."""
-
-    cell_seconds: int
-    processes: int = 1
-
-
 class ChapterExecutor(NamedTuple):
     """What executes chapters: processes of this machine, or workers of a scheduler."""
 
-    submit: Callable[[Plan, Limits], Future[Any]]  # starts a plan
+    submit: Callable[[Plan, int], Future[Any]]  # starts a plan that may divide its grids among so many processes
     result: Callable[[Future[Any]], Execution] = Future.result  # of a plan that has ended
     check: Callable[[], None] = lambda: None  # called now and then; raises an error if nothing more will come
     jobs: int = 1  # chapters at a time
@@ -82,7 +77,7 @@ class ChapterExecutor(NamedTuple):
 
 
 def run_plans(
-    plans: Mapping[str, Plan], *, executor: ChapterExecutor, cell_seconds: int, progress: "Progress"
+    plans: Mapping[str, Plan], *, executor: ChapterExecutor, progress: "Progress"
 ) -> Iterator[tuple[Plan, Execution]]:
     """Execute plans in their order and put each notebook in its place when it ends; a failure does not stop the others.
 
@@ -93,13 +88,13 @@ def run_plans(
         return
     first = next(iter(plans.values()))
     origin = execution_provenance(first.book, first.parameters["device"])
-    limits = Limits(cell_seconds, max(1, executor.cores // min(executor.jobs, len(plans))))
+    processes = max(1, executor.cores // min(executor.jobs, len(plans)))
     waiting, running = iter(plans.items()), dict[Future[Any], tuple[str, Plan]]()
 
     def begin(count: int) -> None:
         for name, plan in islice(waiting, count):
             progress.begin(name, plan.log)
-            running[executor.submit(plan, limits)] = name, plan
+            running[executor.submit(plan, processes)] = name, plan
 
     begin(executor.jobs)  # no more: dask would divide the others among its workers before it knows which is free first
     try:
@@ -133,22 +128,10 @@ def _keep(plan: Plan, execution: Execution, origin: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def local_executor(jobs: int, *, cores: int = 1, gpus: Sequence[str] = ()) -> Iterator[ChapterExecutor]:
-    """Run `jobs` chapters at a time on this machine; each uses one of the GPUs, named as in CUDA_VISIBLE_DEVICES."""
-    free = queue.SimpleQueue[dict[str, str]]()
-    for number in range(jobs):
-        free.put({"CUDA_VISIBLE_DEVICES": gpus[number % len(gpus)]} if gpus else {})
-
+def local_executor(jobs: int, *, cores: int = 1) -> Iterator[ChapterExecutor]:
+    """Run `jobs` chapters at a time on this machine."""
     with ThreadPoolExecutor(jobs) as threads, ending_pipe() as pipe:
-
-        def run(plan: Plan, limits: Limits) -> Execution:
-            variables = free.get()
-            try:
-                return run_chapter(plan, limits, variables, pipe=pipe)
-            finally:
-                free.put(variables)
-
-        yield ChapterExecutor(lambda plan, limits: threads.submit(run, plan, limits), jobs=jobs, cores=cores)
+        yield ChapterExecutor(lambda *given: threads.submit(run_chapter, *given, pipe=pipe), jobs=jobs, cores=cores)
 
 
 @contextmanager
@@ -162,27 +145,25 @@ def ending_pipe() -> Iterator[int]:
         os.close(reading)
 
 
-def run_chapter(plan: Plan, limits: Limits, variables: Mapping[str, str] | None = None, *, pipe: int) -> Execution:
-    """Execute one notebook in a process of its own, with `variables` of its environment besides `kernel_variables`.
-
-    The `pipe` is its standard input, at whose end it ends.
-    """
+def run_chapter(plan: Plan, processes: int = 1, *, pipe: int) -> Execution:
+    """Execute one notebook in a process of its own; the `pipe` is its standard input, at whose end it ends."""
     began = time.monotonic()
     try:
-        status = _run_process(plan, limits, kernel_variables(plan.book) | dict(variables or {}), pipe)
+        status = _run_process(plan, processes, pipe)
         log = plan.log.read_text("utf-8", "replace")
     except OSError as error:
         return Execution(one_line(f"not executed: {error.filename}: {error.strerror}"))
     return _execution(plan, status, log, time.monotonic() - began)
 
 
-def _run_process(plan: Plan, limits: Limits, variables: Mapping[str, str], pipe: int) -> int:
+def _run_process(plan: Plan, processes: int, pipe: int) -> int:
     """Execute `plan.working_notebook`; the exit status, and on the last line of the log why it is not 0."""
     for folder in (plan.working_notebook.parent, plan.log.parent):
         folder.mkdir(parents=True, exist_ok=True)
     plan.working_notebook.write_text(nbformat.writes(plan.notebook), "utf-8")
-    variables = {**variables, repository.PROCESSES_VARIABLE: str(limits.processes)}
-    options = {"parameters": dict(plan.parameters), "variables": variables, "cell_seconds": limits.cell_seconds}
+    variables = kernel_variables(plan.book) | {repository.PROCESSES_VARIABLE: str(processes)}
+    seconds = CELL_SECONDS.get(plan.parameters.get("profile", ""), _HOUR)
+    options = {"parameters": dict(plan.parameters), "variables": variables, "cell_seconds": seconds}
     with plan.log.open("w", encoding="utf-8") as log:
         return subprocess.run(
             [*SCRIPT, plan.working_notebook, json.dumps(options)],
