@@ -21,7 +21,7 @@ from leakage.audit.gates import GateResult
 from leakage.audit.result import Audit
 from leakage.figure_style import GREY, ORANGE, STYLE, shades
 from leakage.membership.evaluation import curve_fprs, fpr_of, measure, tpr_name
-from leakage.metrics.tables import Table
+from leakage.metrics.tables import NumberTable
 
 
 def roc_figure(audit: Audit) -> Figure:
@@ -106,7 +106,7 @@ $slices
 """)
 
 
-def html_summary(audit: Audit, table: Table) -> str:
+def html_summary(audit: Audit, table: NumberTable) -> str:
     """The result in a sentence, the table and the notes."""
     notes = "".join(f"<li>{html.escape(note)}</li>" for note in audit.notes)
     return f"<p><strong>{html.escape(_sentence(audit))}</strong></p>{table._repr_html_()}<ul>{notes}</ul>"
@@ -146,7 +146,8 @@ def _gates_section(gates: Sequence[GateResult]) -> str:
         (one.metric, one.bar, one.at_least, one.attainable, words[one.failed], one.attack, one.slice) for one in gates
     ]
     too_small = "".join(f"<li>{html.escape(str(one))}</li>" for one in gates if one.too_small)
-    return f"<h2>Gates: {exports.verdict(gates)}</h2>\n{Table(columns, tuple(rows))._repr_html_()}<ul>{too_small}</ul>"
+    table = NumberTable(columns, tuple(rows))._repr_html_()
+    return f"<h2>Gates: {exports.verdict(gates)}</h2>\n{table}<ul>{too_small}</ul>"
 
 
 def _sentence(audit: Audit) -> str:

@@ -27,7 +27,7 @@ from leakage.membership.evaluation import (
 )
 from leakage.metrics.estimates import Estimate
 from leakage.metrics.scores import Scores, round_digits
-from leakage.metrics.tables import Table
+from leakage.metrics.tables import NumberTable
 
 _UNKNOWN = Estimate(0.0, 0.0, 1.0, n=0)  # a rate that the outsiders are too few to show
 _LEAST = 10  # fewest members and fewest outsiders of a slice that is measured, means over targets
@@ -131,11 +131,12 @@ class Audit:
         """A metric of an attack, `auc`, `advantage` or a resolvable `tpr@F`, for these rows: see `evaluation`."""
         return self.evaluation.interval(attack, metric, interval="rows", level=self.level if level is None else level)
 
-    def table(self) -> Table:
+    def table(self) -> NumberTable:
         """Every attack with its intervals, and the baseline; a dash where the outsiders are too few."""
         columns = ("attack", "sees", "AUC", "advantage", *(f"TPR at {100 * fpr:g} % FPR" for fpr in self.fprs))
         rows = (*self.results, *([self.baseline] if self.baseline else []))
-        return Table(columns, tuple((row.attack, row.sees, row.auc, row.advantage, *row.tpr.values()) for row in rows))
+        shown = ((row.attack, row.sees, row.auc, row.advantage, *row.tpr.values()) for row in rows)
+        return NumberTable(columns, tuple(shown))
 
     def at_least(self, metric: str) -> float:
         """What the strongest attack achieves at least, at the level of this audit.
@@ -240,7 +241,7 @@ class Audit:
             if end.attainable <= 0
         ]
 
-    def records(self, k: int = 20) -> Table:
+    def records(self, k: int = 20) -> NumberTable:
         """The k members most exposed to the strongest attack.
 
         `found`: of the targets trained on the row, the number for which the attack flags it at false positive rate
@@ -263,7 +264,7 @@ class Audit:
         rate = f"{100 * self.least_fpr:g} %"
         named = {"label": self.labels, "group": self.groups}
         named = {name: values for name, values in named.items() if values is not None}
-        return Table(
+        return NumberTable(
             ("row" if self.units is None else "unit", "found", "of models", "at FPR", "outranks", "score", *named),
             tuple(
                 (
@@ -275,7 +276,7 @@ class Audit:
             ),
         )
 
-    def slices(self) -> Table:
+    def slices(self) -> NumberTable:
         """AUC and TPR of the strongest attack within each label and group, over all targets.
 
         Members of the slice are compared with its own outsiders: in a slice that is easier than others, outsiders too
@@ -286,7 +287,7 @@ class Audit:
         fpr = self.slice_fpr
         columns = ("by", "slice", "members", "outsiders", "AUC", f"TPR at {100 * fpr:g} % FPR", "note")
         rows = tuple((by, name, *self._measure_slice(inside, fpr)) for by, name, inside in self._slices)
-        return Table(columns, rows)
+        return NumberTable(columns, rows)
 
     @property
     def slice_fpr(self) -> float:

@@ -9,7 +9,7 @@ from leakage.metrics.estimates import Estimate
 
 
 @dataclass(frozen=True)
-class Table:
+class NumberTable:
     """A table that prints as text and shows itself in a notebook; a row is a dictionary by column.
 
     A cell is a number, a text, an interval, or None, which is shown as a dash.

@@ -20,7 +20,7 @@ _PAIRS = re.compile(r"\{(?=\{)|\}(?=`)|!(?=\[)")  # of a template {{…}}, of a 
 
 @dataclass(frozen=True)
 class Table:
-    """A piece of Markdown that a notebook shows as such.
+    """A table, or several with their headings, as Markdown that a notebook shows as such.
 
     `stand_in` names the data shown where those that the text speaks of are absent, as in `figures.show`.
     """
