@@ -326,17 +326,14 @@ def build(options: argparse.Namespace) -> int:
     book.choose(options.chapters)
     parameters = _parameters(options)
     places = {"jobs": options.jobs, "cluster": options.cluster}
-    with (
-        Progress() as progress,
-        building.open_executor(book, options.chapters, parameters["device"], **places) as executor,
-    ):
+    with building.open_executor(book, options.chapters, parameters["device"], **places) as executor:
         report = building.build(
             book,
             options.chapters,
             parameters,
             executor=executor,
             rendered=not options.no_render,
-            progress=progress,
+            progress=Progress(),
         )
     for fault in report.faults:
         _complain(fault)
@@ -367,12 +364,9 @@ def replicate(options: argparse.Namespace) -> int:
 
     book = open_book(options.root, options.build_dir)
     places = {"jobs": options.jobs, "cluster": options.cluster}
-    with (
-        Progress() as progress,
-        open_executor(book, options.chapters, str(STANDARD["device"]), **places) as executor,
-    ):
+    with open_executor(book, options.chapters, str(STANDARD["device"]), **places) as executor:
         faults = replicating.replicate(
-            book, options.chapters, seeds=options.seeds, executor=executor, progress=progress
+            book, options.chapters, seeds=options.seeds, executor=executor, progress=Progress()
         )
     for fault in faults:
         _complain(fault)

@@ -9,10 +9,8 @@ import json
 import math
 import os
 import re
-import shutil
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -232,37 +230,27 @@ def kernel_variables(book: Book) -> dict[str, str]:
 
 
 class Progress:
-    """Says on `stream` which chapters begin and how each ends; on a terminal also the cells of those that run."""
+    """Says on the standard output which chapters begin, where the log of each is written, and how each ends."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    def __init__(self) -> None:
         self.expected = 0
         """If set, each end says how many of so many chapters have ended and how long the others will take."""
-        self._stream = stream or sys.stdout
-        self._running: dict[str, Path] = {}
+        self._stream: TextIO = sys.stdout
         self._ended, self._began = 0, time.monotonic()
-        self._lock, self._done = threading.Lock(), threading.Event()
-
-    def __enter__(self) -> "Progress":
-        if self._stream.isatty():
-            threading.Thread(target=self._count_cells, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self._write("")
 
     def say(self, line: str) -> None:
         """Write a line, unless the reader has gone: the work goes on without a witness."""
-        self._write(f"{line}\n")
+        try:
+            print(line, file=self._stream, flush=True)
+        except OSError:
+            self._stream = io.StringIO()
 
     def begin(self, name: str, log: Path) -> None:
         """Say that an execution begins, which writes this log."""
-        self._running[name] = log
-        self.say(f"  {name}: running")
+        self.say(f"  {name}: running, see {log}")
 
     def end(self, name: str, execution: Execution) -> None:
         """Say how an execution ended."""
-        self._running.pop(name, None)
         self._ended += 1
         tally = ""
         if self.expected:
@@ -270,21 +258,3 @@ class Progress:
             left = f", about {math.ceil(minutes)} min left" if self._ended < self.expected else ""
             tally = f" ({self._ended} of {self.expected} tasks{left})"
         self.say(execution.summary(name) + tally)
-
-    def _count_cells(self) -> None:
-        """Every second, write on the last line which cell each running chapter has begun."""
-        while not self._done.wait(1):
-            begun = [f"{name} {_last_cell(log)}" for name, log in self._running.copy().items()]
-            self._write(f"  cells: {', '.join(begun)}"[: shutil.get_terminal_size().columns - 1] * bool(begun))
-
-    def _write(self, text: str) -> None:
-        with self._lock:
-            try:
-                print(end="\r\x1b[K" + text if self._stream.isatty() else text, file=self._stream, flush=True)
-            except OSError:
-                self._stream = io.StringIO()
-
-
-def _last_cell(log: Path) -> str:
-    begun = _BEGUN.findall(log.read_text("utf-8", "replace")) if log.is_file() else []
-    return begun[-1] if begun else "0"
