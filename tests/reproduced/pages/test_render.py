@@ -19,7 +19,7 @@ BOOK = Path(__file__).parents[3] / "book"
 PICTURE = """
 import IPython
 from pathlib import Path
-print(sorted(path.name for path in Path("records").iterdir()))
+print(sorted(path.name for path in Path("book/records").iterdir()))
 IPython.display.display({"image/png": "x"}, raw=True, metadata={"image/png": {"alt": "A curve."}})
 """
 
@@ -31,7 +31,7 @@ def test_a_page_shows_what_its_cells_say_and_a_cell_that_fails_is_a_fault(tmp_pa
     (root / "book/speed.md").write_text(f"{HEADER}\n# Speed\n\n{cell(PICTURE)}\n{cell('1 / 0')}", "utf-8")
     (root / "book/words.md").write_text("# Words alone\n", "utf-8")
     stage(book, "ci", {}, {}, {})
-    (fault,) = execute_pages(book, 600)
+    (fault,) = execute_pages(book)
     assert re.fullmatch(r"✗ speed: failed in cell 2 of 2 after .* s: ZeroDivisionError: division by zero", fault)
     first, second = (one for one in nbformat.read(book.staged / "speed.ipynb", 4).cells if one.cell_type == "code")
     assert first.outputs[0].text == "['speed.json']\n"
