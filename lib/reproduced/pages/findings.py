@@ -16,6 +16,7 @@ from typing import Any
 
 from nbformat import NotebookNode
 
+from reproduced import repository
 from reproduced.claims import measurements
 from reproduced.claims.declarations import DID_NOT_HOLD, HELD, IN_PART, NOT_RUN, UNDECIDED, Claim, Declarations
 from reproduced.claims.ledger import JUDGEMENT_KEY, missing_data_text
@@ -305,10 +306,10 @@ def read_full_scale(book: Book, chapter: str) -> dict[str, FullScale]:
 
 def _source_links(book: Book, chapter: str) -> dict[str, dict[str, str]]:
     """Where in the public repository each claim of a chapter is declared and judged, by its id and in words."""
-    repository = read_mapping(book.root / "_config.yml").get("repository") or {}
-    if not repository.get("url"):
+    address = repository.public_address(book.root)
+    if not address:
         return {}
-    root = f"{repository['url']}/blob/{repository.get('branch', 'main')}/book"
+    root = f"{address}/blob/main/book"
     claims = (book.folder / "claims" / f"{chapter}.yml").read_text("utf-8").splitlines()
     page = book.source(chapter).read_text("utf-8").splitlines()
 

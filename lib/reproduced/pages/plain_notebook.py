@@ -98,7 +98,6 @@ def _merge_parameters(notebook: NotebookNode) -> None:
 def _plain_text(markdown: str, numbers: Mapping[str, str], names: SiteNames, folder: Path) -> str:
     text = _LABEL.sub("", _without_directives(markdown, folder))
     text = _EQUATION.sub(lambda found: f" \\tag{{{names.equations.get(found['label'], '?')}}}\n$$", text)
-    text = text.replace("{{repository}}", names.address).replace("{{ repository }}", names.address)
     return _ROLE.sub(lambda role: _words(role["name"], role["text"], numbers, names), text).strip()
 
 

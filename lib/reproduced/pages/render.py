@@ -15,11 +15,13 @@ from pathlib import Path
 
 import jupytext
 import nbformat
+import yaml
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 from sphinx_external_toc.parsing import parse_toc_yaml
 
 from leakage import arguments, store
+from reproduced import repository
 from reproduced.pages import claim_tables, glossary, page_layout, summaries
 from reproduced.pages.findings import ChapterFindings, read_chapters, read_full_scale, sort_for_reading
 from reproduced.pages.library_pages import PAGE, Library
@@ -135,8 +137,7 @@ def execute_pages(book: Book) -> list[str]:
 
 def _stage_download(book: Book, name: str, notebook: NotebookNode) -> None:
     """Keep the notebook as it was executed, for download."""
-    repository = read_mapping(book.root / "_config.yml").get("repository", {}).get("url", "")
-    offered = page_layout.add_first_cell(notebook, repository)
+    offered = page_layout.add_first_cell(notebook, repository.public_address(book.root))
     write_notebook(book.staged / GENERATED / NOTEBOOKS / f"{name}.ipynb", offered)
 
 
@@ -197,6 +198,21 @@ def generate(book: Book, findings: Mapping[str, ChapterFindings]) -> dict[str, s
     return texts
 
 
+def _site_config(book: Book) -> Path:
+    """The book's configuration with the address of its repository; without one, no button leads there."""
+    config = yaml.safe_load((book.root / "_config.yml").read_text("utf-8"))
+    address = repository.public_address(book.root)
+    if address:
+        config["repository"] = {**config.get("repository", {}), "url": address}
+    else:
+        config = {key: value for key, value in config.items() if key not in ("repository", "launch_buttons")}
+        kept = {key: value for key, value in config.get("html", {}).items() if not re.fullmatch("use_.*_button", key)}
+        config["html"] = kept
+    path = book.build / "_config.yml"
+    write_text(path, yaml.safe_dump(config, allow_unicode=True, sort_keys=False))
+    return path
+
+
 def render(book: Book, *, strict: bool) -> tuple[int, list[str]]:
     """Render the staged tree from nothing: the exit status of jupyter-book, and the lines in which it complains.
 
@@ -206,7 +222,7 @@ def render(book: Book, *, strict: bool) -> tuple[int, list[str]]:
     shutil.rmtree(output, ignore_errors=True)
     command: Sequence[str | Path] = [
         *(*SCRIPT, Path(sys.executable).with_name("jupyter-book")),
-        *("build", book.staged, "--config", book.root / "_config.yml", "--toc", book.root / "_toc.yml"),
+        *("build", book.staged, "--config", _site_config(book), "--toc", book.root / "_toc.yml"),
         *("--path-output", output, "-n", "--keep-going", *(["-W"] if strict else [])),
     ]
     variables = os.environ | {"NO_COLOR": "1", "PYTHONUTF8": "1", "PYTHONIOENCODING": "utf-8"}

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, cast
 import nbformat
 import pybtex.database
 from docutils import nodes
-from docutils.parsers.rst import directives
+from docutils.parsers.rst import directives, roles
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
@@ -203,7 +203,10 @@ def _set_repository(app: Sphinx, config: Config) -> None:
     """Give the pages the role `source` and the substitution `repository`, so that no page spells the address."""
     options = config.html_theme_options
     address, branch = options.get("repository_url", ""), options.get("repository_branch", "")
-    config.extlinks = {**config.extlinks, "source": (f"{address}/blob/{branch}/%s", "%s")}
+    if address:
+        config.extlinks = {**config.extlinks, "source": (f"{address}/blob/{branch}/%s", "%s")}
+    else:
+        roles.register_generic_role("source", nodes.literal)
     config.myst_substitutions = {**config.myst_substitutions, "repository": address}
 
 
