@@ -5,6 +5,7 @@ positive where the attack says "member". Losses that agree to nine digits are eq
 """
 
 import math
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -18,6 +19,7 @@ _Losses = Float[Tensor, "*e models points"]
 _Members = Bool[Tensor, "models points"]  # whether each model was trained on each point
 _Partners = Int[Tensor, " models"] | None  # each model's partner in complementary pairs; None for independent subsets
 _LEAST_LOSS = 1e-150  # nats, from which on a ratio of two losses is finite
+_MOST_IN_32_BITS = 2048  # models n whose keys, at most n³/4, are below 2³¹
 _GROUP = 256  # consecutive losses that are counted together before some are looked at one by one
 
 
@@ -51,10 +53,9 @@ def sample_thresholds(
     Source: Tan et al. (2023), eq. (71): "attack R" of Ye et al. (2022), for CIFAR10 and Multi30k.
     """
     matrix, row = _distinct_references(member, partner, target)
-    best = partial(_best_of_each, reference=matrix.bool())
-    (found,) = map_columns(best, losses, member, copies=len(matrix))
-    thresholds = found[..., row, :]
-    lacking = torch.minimum(*(matrix @ kind.double() for kind in (member, ~member)))[row] == 0
+    left_out = (matrix == 0).nonzero()[:, 1].view(len(matrix), -1)
+    found = map_columns(partial(_best_of_each, left_out=left_out), losses, member)
+    thresholds, lacking = (table[..., row, :] for table in found)
     if bool(lacking.any()):
         usual = global_thresholds(losses, member, partner, target=target)
         thresholds = torch.where(lacking, usual.unsqueeze(-1), thresholds)
@@ -99,20 +100,82 @@ def _distinct_references(
     return matrix.unique(dim=0, return_inverse=True)
 
 
-def _best_of_each(losses: Tensor, member: Tensor, *, reference: Tensor) -> tuple[Float64[Tensor, "*e sets points"]]:
-    """The best threshold of each point on its own losses, for each set of references."""
-    losses = round_digits(losses.double()).mT.contiguous()
-    order = argsort_rows(losses)  # (..., points, models)
-    values, kind = losses.gather(-1, order), member.mT.expand(order.shape).gather(-1, order)
-    counted = reference[:, order]  # (sets, ..., points, models), as all that follows
-    inside, outside = ((counted & some).sum(-1, keepdim=True, dtype=torch.int32) for some in (kind, ~kind))
-    gains = torch.where(kind, outside, -inside).mul_(counted).cumsum(-1, dtype=torch.int32)
-    gains[..., :-1].masked_fill_(values[..., 1:] == values[..., :-1], 0)  # equal losses are included together
-    best, last = gains.max(-1, keepdim=True)  # the first of equal ones
-    included = values.expand(gains.shape).gather(-1, last)
-    following = values.where(counted & (values > included), math.inf).amin(-1)
-    thresholds = ((included.squeeze(-1) + following) / 2).where(best.squeeze(-1) > 0, -math.inf)
-    return (thresholds.movedim(0, -2),)
+def _best_of_each(
+    losses: Tensor, member: Tensor, *, left_out: Int[Tensor, "sets some"]
+) -> tuple[Float64[Tensor, "*e sets points"], Bool[Tensor, "*e sets points"]]:
+    r"""The best threshold of each point on its own losses, without each set of models, and whether a kind lacks then.
+
+    The losses of all models are sorted once. Above i members and o outsiders a threshold gains
+    $G_k = |\bar S| i_k - |S| o_k$, with $S$ and $\bar S$ without the models left out; beyond the place of one of
+    these, a constant less or more. So the best gain is the largest of `_range_max` over the places between them.
+    """
+    models, several = len(member), left_out.shape[1]
+    values = round_digits(losses.double())
+    order = argsort_rows(values.mT.contiguous()).mT.contiguous()
+    values, kind = values.gather(-2, order), member.expand_as(order).gather(-2, order)
+    place = torch.arange(models, device=losses.device).unsqueeze(-1)
+    cuts = torch.empty_like(order).scatter_(-2, order, place.expand_as(order))[..., left_out.mT, :]
+    cuts = [cuts.amin(-3), cuts.amax(-3)][:several]  # the places of the models left out, each (..., sets, points)
+    steps = [kind.gather(-2, cut) for cut in cuts]
+    may_end = torch.ones_like(kind)  # equal losses are included together
+    torch.ne(values[..., 1:, :], values[..., :-1, :], out=may_end[..., :-1, :])
+    whole = torch.int32 if models < _MOST_IN_32_BITS else torch.int64
+    inside = kind.cumsum(-2, dtype=whole)
+    outside = place.to(whole) + 1 - inside
+    least = torch.iinfo(whole).min // 2
+    best = lacking = None
+    members_left_out = sum(step.to(whole) for step in steps)
+    for count in range(several + 1):
+        chosen = members_left_out == count
+        if not bool(chosen.any()):  # within pairs one is a member
+            continue
+        members, outsiders = inside[..., -1:, :] - count, outside[..., -1:, :] - (several - count)
+        # Of equal gains the first is the best: so a key is a gain, then minus the place.
+        keys = (outsiders * inside - members * outside) * models + (models - 1 - place.to(whole))
+        largest = _range_max(keys.where(may_end, least))
+        edges = [torch.zeros_like(cuts[0]), *cuts, torch.full_like(cuts[0], models)]
+        found, shift = largest(edges[0], edges[1]), 0
+        for step, first, end in zip(steps, edges[1:], edges[2:], strict=False):
+            shift = shift + torch.where(step, -outsiders, members) * models
+            found = torch.maximum(found, largest(first, end) + shift)
+        poor = (members <= 0) | (outsiders <= 0)
+        best = found if best is None else found.where(chosen, best)
+        lacking = poor.expand_as(chosen) if lacking is None else poor.where(chosen, lacking)
+    assert best is not None
+    assert lacking is not None
+    gains = best >= models
+    last = torch.where(gains, models - 1 - best % models, 0).long()
+    following = last + 1
+    for cut in cuts:
+        following += following == cut
+    after = values.gather(-2, following.clamp_max(models - 1)).where(following < models, math.inf)
+    return ((values.gather(-2, last) + after) / 2).where(gains, -math.inf), lacking
+
+
+def _range_max(table: Int[Tensor, "*e models points"]) -> Callable[[Tensor, Tensor], Tensor]:
+    """A function that gives the largest numbers of each column from a row to before another, by a sparse table.
+
+    Its level l has the largest of $2^l$ rows from each on. Two of its numbers cover any range. Of no rows it gives the
+    least number.
+    """
+    models, levels, width = table.shape[-2], [table], 1
+    while 2 * width <= models:
+        wider = levels[-1].clone()
+        torch.maximum(levels[-1][..., width:, :], wider[..., :-width, :], out=wider[..., :-width, :])
+        levels.append(wider)
+        width *= 2
+    every = torch.cat(levels, -2)
+    level = torch.tensor([max(n.bit_length() - 1, 0) for n in range(models + 1)], device=table.device)
+    least = torch.iinfo(table.dtype).min // 2
+
+    def largest(first: Tensor, end: Tensor) -> Tensor:
+        own = level[end - first]
+        start = own * models
+        one = every.gather(-2, (start + first).clamp_max(len(levels) * models - 1))
+        other = every.gather(-2, (start + end - (1 << own)).clamp_min(0))
+        return torch.maximum(one, other).where(end > first, least)
+
+    return largest
 
 
 def _best_of_all(losses: Tensor, member: Tensor, matrix: Tensor) -> Float64[Tensor, " sets"]:
