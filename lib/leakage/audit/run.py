@@ -1,11 +1,8 @@
 """Run an audit: every attack that is possible on the losses, what features alone show, and notes on the limits."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
-
-import torch
 
 from leakage import arguments
 from leakage.audit.inputs import AuditInputs
@@ -33,6 +30,7 @@ from leakage.membership.evaluation import (
 from leakage.membership.row_features import tell_members_apart
 from leakage.membership.table import ATTACKS, Attack, deterministic
 from leakage.membership.trained_models import TrainedModels
+from leakage.threads import use_threads
 
 AUDIT_ATTACKS = (
     *("loss", "sample threshold", "calibrated loss", "LiRA", "LiRA, own variance", "LiRA, offline"),
@@ -103,7 +101,7 @@ def run_audit(
     """
     rates, level = options.fprs, options.level
     every = {**possible_attacks(inputs.models), **options.attacks}
-    with _one_thread():
+    with use_threads():
         evaluation = evaluate(inputs.models, every, fprs=rates)
         outsiders = fewest_outsiders(inputs.models)
         resolvable = [fpr for fpr in (*rates, *curve_fprs(outsiders)) if is_resolvable(fpr, outsiders)]
@@ -128,22 +126,6 @@ def run_audit(
         ),
     )
     return dataclasses.replace(found, notes=notes)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """PyTorch on one thread.
-
-    An audit works in blocks of 8 MiB (`references.map_columns`), about which threads wait longer than they compute. On
-    two cores with other work, 16 models of 1,797 rows took 5 s instead of 70 (1 CPU second instead of 17), and one of
-    64 models of 100,000 rows 19 s instead of 51.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def possible_attacks(models: TrainedModels) -> Mapping[str, Attack]:

@@ -57,6 +57,7 @@ from leakage.membership.trained_models import NotAvailable, TrainedModels
 from leakage.metrics import roc
 from leakage.metrics.estimates import Estimate, newcombe_interval, smallest_count
 from leakage.metrics.scores import FPRS, Scores, reaches, reaches_mean
+from leakage.threads import map_threads
 
 METRICS = ("auc", "advantage")
 """What is measured of each target, beside `tpr@F`."""
@@ -66,7 +67,7 @@ _GROUPS_OF_POINTS = 20
 _MOST_GROUPS, _LEAST_GROUPS = 10, 3  # of models
 _STEPS = 24  # rates of a curve
 _LAST_RATE = 0.98  # of these: at 1 nothing is measured
-_NUMBERS_AT_ONCE = 2**22  # scores that are ranked at once: memory for many rows, speed for few
+_NUMBERS_AT_ONCE = 2**18  # scores that are ranked at once: memory for many rows, speed for few
 _MOST_ROWS = 2**20  # members, or outsiders: with more, perfect scores show no less than 0.99999
 _ROUNDING = 1e-12  # a smaller error of a mean of rates is that of floating-point sums
 _PROGRESS = {"disable": None, "delay": 2, "leave": False}  # a bar on a terminal, where it takes seconds
@@ -360,15 +361,17 @@ def measure(
     """The metrics of each target."""
     rows = max(1, _NUMBERS_AT_ONCE // scores.shape[1])
     fprs = {metric: fpr_of(metric) for metric in metrics if metric not in METRICS}
-    parts = []
-    for own, mask in zip(scores.split(rows), member.split(rows), strict=True):
-        ranked = Scores.from_mask(own, member=mask)
+
+    def rank(part: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
+        ranked = Scores.from_mask(part[0], member=part[1])
         fewest = int(ranked.outsider_count.min())  # after points are left out, one false alarm is always allowed
         found = {"auc": ranked.auc()} if "auc" in metrics else {}
         if fprs:
             tpr = ranked.tpr_at_fprs([max(fpr, 1 / fewest) for fpr in fprs.values()])
             found |= dict(zip(fprs, tpr.unbind(-1), strict=True))
-        parts.append(found)
+        return found
+
+    parts = map_threads(rank, zip(scores.split(rows), member.split(rows), strict=True))
     rates = {metric: torch.cat([part[metric] for part in parts]) for metric in parts[0]}
     if "advantage" in metrics and flagged is not None:
         hits, alarms = ((flagged & kind).sum(1) / kind.sum(1).double() for kind in (member, ~member))

@@ -11,7 +11,9 @@ import torch
 from jaxtyping import Bool, Float64, Int
 from torch import Tensor
 
-_NUMBERS = 2**20  # in a float64 table of one call in `map_columns`: 8 MiB
+from leakage.threads import map_threads
+
+_NUMBERS = 2**18  # in a float64 table of one call in `map_columns`: 2 MiB, which a core's cache holds
 
 
 def reference_matrix(
@@ -44,18 +46,22 @@ def reference_means(
     return count, matrix @ (values * weight) / count.clamp_min(1)
 
 
-def map_columns(function: Callable[..., tuple[Tensor, ...]], *tables: Tensor, copies: int = 1) -> list[Tensor]:
+def map_columns(function: Callable[..., tuple[Tensor, ...]], *tables: Tensor) -> list[Tensor]:
     """The results of a function that treats columns independently, called on some columns at a time to save memory.
 
-    `copies` is the size of the function's largest intermediate table, in units of the first table.
+    Within `threads.use_threads` threads share the calls.
     """
     columns = tables[0].shape[-1]
-    size = max(1, _NUMBERS // (copies * tables[0][..., 0].numel()))
+    size = max(1, _NUMBERS // tables[0][..., 0].numel())
     results: list[Tensor] = []
-    for first in range(0, columns, size):
+
+    def fill(first: int) -> None:
         some = slice(first, first + size)
         parts = function(*(table[..., some] for table in tables))
-        results = results or [part.new_empty(*part.shape[:-1], columns) for part in parts]
+        results.extend(part.new_empty(*part.shape[:-1], columns) for part in parts[len(results) :])
         for whole, part in zip(results, parts, strict=True):
             whole[..., some] = part
+
+    fill(0)  # the first call tells the shapes
+    map_threads(fill, range(size, columns, size))
     return results
