@@ -159,8 +159,11 @@ class Scores(NamedTuple):
 
     def _twice_below(self) -> Int64[Tensor, "*b m"]:
         """For each member twice the number of outsiders below it, plus the number of those equal to it."""
-        below, below_or_equal = (torch.searchsorted(self.outsider, self.member, right=right) for right in (False, True))
-        return below + below_or_equal
+        below = torch.searchsorted(self.outsider, self.member)
+        next_one = self.outsider.gather(-1, below.clamp_max(self.outsider.shape[-1] - 1))
+        if not bool(((next_one == self.member) & self.member.isfinite()).any()):  # most scores differ
+            return 2 * below
+        return below + torch.searchsorted(self.outsider, self.member, right=True)
 
 
 def rates(
