@@ -35,7 +35,7 @@ from reproduced.runtime import stream
 
 LIBRARY = Path(leakage.__file__).parent.parent  # with `reproduced` beside it
 OTHERWISE = {  # a function with intervals that has no row: why
-    "leakage.audit.result.Audit.strongest": "one of the attacks that were measured",
+    "leakage.audit.result.AuditResult.strongest": "one of the attacks that were measured",
     **{
         f"reproduced.papers.side_by_side.{name}.compare_with_law": "passes on to metrics.roc.ks_test"
         for name in ("ridge_ladder", "logistic_ladder")
@@ -43,7 +43,7 @@ OTHERWISE = {  # a function with intervals that has no row: why
     "leakage.audit.run.measure_baseline": "metrics.roc of scores in test_membership_row_features",
     "leakage.audit.epsilon.one_run": "passes on to metrics.epsilon_bounds",
     **{
-        f"leakage.audit.result.Audit.{name}": "passes on to membership.evaluation.Evaluation.interval"
+        f"leakage.audit.result.AuditResult.{name}": "passes on to membership.evaluation.Evaluation.interval"
         for name in ("interval", "results")
     },
     "reproduced.papers.blessing.logistic_models.coefficient_distances": "metrics.estimates, jointly for two laws",

@@ -23,8 +23,8 @@ from reproduced.repository import UserError
 from reproduced.run.notebook_process import one_line
 
 if TYPE_CHECKING:
+    from leakage.audit.forms import Audit
     from leakage.audit.gates import Gate, GateResult
-    from leakage.audit.result import Audit
 
 _FAILED, _REFUSED, _INTERRUPTED = 1, 2, 130
 _MOST = 1024  # jobs, and seeds

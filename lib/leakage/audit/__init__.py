@@ -30,9 +30,9 @@ from pathlib import Path
 from typing import Any
 
 from leakage.audit.epsilon import canaries_for, of_trials, one_run
+from leakage.audit.forms import Audit
 from leakage.audit.gates import Gate
 from leakage.audit.inputs import inputs_from_models, validate_inputs
-from leakage.audit.result import Audit
 from leakage.audit.run import check_options, run_audit
 from leakage.audit.training import train_clones, train_modules
 from leakage.metrics.scores import FPRS

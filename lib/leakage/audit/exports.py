@@ -13,14 +13,14 @@ import torch
 
 from leakage import __version__, store
 from leakage.audit.gates import GateResult
-from leakage.audit.result import AttackSummary, Audit
+from leakage.audit.result import AttackSummary, AuditResult
 from leakage.metrics.estimates import Estimate
 
 SCHEMA = 1
 """The version of the JSON's keys. It grows by one if a key changes its name or its meaning, not with a new key."""
 
 
-def to_json(audit: Audit, *, gates: Sequence[GateResult], source: Path | None) -> str:
+def to_json(audit: AuditResult, *, gates: Sequence[GateResult], source: Path | None) -> str:
     """The audit as strict JSON, without NaN or infinity; null where there is no value."""
     record_rate, slice_rate = {"at_fpr": audit.least_fpr}, {"fpr": audit.slice_fpr}
     records = audit.records()
@@ -66,7 +66,7 @@ def provenance(source: Path | None) -> dict[str, Any]:
     }
 
 
-def describe_design(audit: Audit) -> str:
+def describe_design(audit: AuditResult) -> str:
     """Which models there are, in words."""
     models = audit.evaluation.models
     if len(audit.targets) == 1:

@@ -18,13 +18,13 @@ from matplotlib.figure import Figure
 
 from leakage.audit import exports
 from leakage.audit.gates import GateResult
-from leakage.audit.result import Audit
+from leakage.audit.result import AuditResult
 from leakage.figure_style import GREY, ORANGE, STYLE, shades
 from leakage.membership.evaluation import curve_fprs, fpr_of, measure, tpr_name
 from leakage.metrics.tables import NumberTable
 
 
-def roc_figure(audit: Audit) -> Figure:
+def roc_figure(audit: AuditResult) -> Figure:
     """The ROC curves of every attack on logarithmic axes; the band is the strongest attack's interval.
 
     At each rate the curve is `metrics.roc.tpr_at_fpr`, averaged over targets. The settings of matplotlib are the
@@ -106,13 +106,13 @@ $slices
 """)
 
 
-def html_summary(audit: Audit, table: NumberTable) -> str:
+def html_summary(audit: AuditResult) -> str:
     """The result in a sentence, the table and the notes."""
     notes = "".join(f"<li>{html.escape(note)}</li>" for note in audit.notes)
-    return f"<p><strong>{html.escape(_sentence(audit))}</strong></p>{table._repr_html_()}<ul>{notes}</ul>"
+    return f"<p><strong>{html.escape(_sentence(audit))}</strong></p>{audit.table()._repr_html_()}<ul>{notes}</ul>"
 
 
-def html_page(audit: Audit, *, title: str, gates: Sequence[GateResult], source: Path | None) -> str:
+def html_page(audit: AuditResult, *, title: str, gates: Sequence[GateResult], source: Path | None) -> str:
     """The whole page, with the figure inside."""
     slices = audit.slices()
     results, custom_attack_text = audit.evaluation.results, "It is an attack of yours."
@@ -120,7 +120,7 @@ def html_page(audit: Audit, *, title: str, gates: Sequence[GateResult], source: 
     return _PAGE.substitute(
         title=html.escape(title),
         source=html.escape(_source_sentence(audit, source)),
-        summary=html_summary(audit, audit.table()),
+        summary=html_summary(audit),
         gates=_gates_section(gates),
         attacks="".join(f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>" for name, text in attacks),
         figure=_to_svg(roc_figure(audit)),
@@ -130,7 +130,7 @@ def html_page(audit: Audit, *, title: str, gates: Sequence[GateResult], source: 
     )
 
 
-def _source_sentence(audit: Audit, source: Path | None) -> str:
+def _source_sentence(audit: AuditResult, source: Path | None) -> str:
     found = exports.provenance(source)
     file = f"{found['input']['file']}, SHA-256 {found['input']['sha256']}. " if source else ""
     versions = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
@@ -150,7 +150,7 @@ def _gates_section(gates: Sequence[GateResult]) -> str:
     return f"<h2>Gates: {exports.verdict(gates)}</h2>\n{table}<ul>{too_small}</ul>"
 
 
-def _sentence(audit: Audit) -> str:
+def _sentence(audit: AuditResult) -> str:
     """What the strongest attack finds, and what the worst slice adds."""
     models = f"{len(audit.targets)} models" if len(audit.targets) > 1 else "1 model"
     unit = "rows" if audit.units is None else "units"

@@ -1,10 +1,9 @@
-"""The result of an audit: its table, its curves, the rows most exposed, and the forms in which it can be saved."""
+"""The numbers of an audit: every attack, the rows most exposed, slices, and what gates say."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,8 +50,8 @@ class AttackSummary(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Audit:
-    """How much models reveal about the rows they were trained on.
+class AuditResult:
+    """How much models reveal about the rows they were trained on; `Audit` adds the forms in which it can be saved.
 
     Attributes:
         labels, groups: of the rows, or of the units.
@@ -335,44 +334,6 @@ class Audit:
         pairs = zip(scores, member, strict=True)
         cuts = torch.stack([Scores.from_mask(own, member=mask).threshold_at_fpr(fpr) for own, mask in pairs])
         return round_digits(scores), member, cuts
-
-    def roc(self) -> Any:
-        """ROC curves on logarithmic axes, as a matplotlib figure, with a confidence band for the strongest attack."""
-        from leakage.audit import report
-
-        return report.roc_figure(self)
-
-    def to_json(self, *, gates: Sequence[GateResult] = (), source: Path | None = None) -> str:
-        """Numbers, notes, most exposed rows, slices and gates as JSON; null where there is no value.
-
-        Args:
-            gates: from `judge`.
-            source: the file that was audited, for its name and checksum.
-        """
-        from leakage.audit import exports
-
-        return exports.to_json(self, gates=gates, source=source)
-
-    def report(
-        self,
-        path: Path | str,
-        *,
-        title: str = "Membership audit",
-        gates: Sequence[GateResult] = (),
-        source: Path | None = None,
-    ) -> Path:
-        """Write one self-contained HTML page and return its path; `gates` and `source` are as in `to_json`."""
-        from leakage import store
-        from leakage.audit import report
-
-        text = report.html_page(self, title=title, gates=gates, source=source)
-        store.write(Path(path), text.encode())
-        return Path(path)
-
-    def _repr_html_(self) -> str:
-        from leakage.audit import report
-
-        return report.html_summary(self, self.table())
 
     def explain_worst_slice(self) -> list[str]:
         """The worst slice, by TPR if some slice can show it, else by AUC."""

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from leakage import arguments
+from leakage.audit.forms import Audit
 from leakage.audit.inputs import AuditInputs
 from leakage.audit.notes import (
     explain_intervals,
@@ -14,7 +15,7 @@ from leakage.audit.notes import (
     find_swapped_members,
     share_one_split,
 )
-from leakage.audit.result import AttackSummary, Audit
+from leakage.audit.result import AttackSummary
 from leakage.membership.evaluation import (
     METRICS,
     curve_fprs,
