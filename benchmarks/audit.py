@@ -1,7 +1,7 @@
 """The audit of one's own models against loops and bare trainings. `python benchmarks/audit.py [--record]`.
 
 The losses are those of logistic regressions on halves of Location-30, or of the digits where that set is not here. The
-straightforward side is in `ordinary_attacks`; both have the same losses and the same references.
+straightforward side is in `ordinary_attacks`; both have the same losses and the same shadow models.
 """
 
 from collections.abc import Iterator
@@ -62,7 +62,7 @@ def rows_of(sizes: Sizes) -> tuple[np.ndarray, np.ndarray]:
     return found.features[: sizes.rows].double().numpy(), found.labels[: sizes.rows].numpy()
 
 
-def references_of(known: TrainedModels) -> list[list[int]]:
+def shadows_of(known: TrainedModels) -> list[list[int]]:
     """All models but the target and its partner."""
     assert known.partner is not None  # an estimator is trained on pairs
     models = range(len(known.losses))
@@ -71,14 +71,14 @@ def references_of(known: TrainedModels) -> list[list[int]]:
 
 def likelihood_ratios(sizes: Sizes, known: TrainedModels, id: str, variance: Literal["fixed", "own"]) -> Case:
     """LiRA; with own variances both are equal, with a fixed one ours must find as much, up to two standard errors."""
-    references, member = references_of(known), known.member.numpy()
+    shadows, member = shadows_of(known), known.member.numpy()
     spread = ordinary.of_all if variance == "fixed" else ordinary.of_each
 
     def ours() -> Tensor:
         return lira(known.losses, known.member, known.partner, variance=variance)
 
     def theirs() -> np.ndarray:
-        return ordinary.lira(logit_of_loss(known.losses).numpy(), member, references, spread)
+        return ordinary.lira(logit_of_loss(known.losses).numpy(), member, shadows, spread)
 
     def check() -> str:
         if variance == "own":
@@ -107,9 +107,9 @@ def likelihood_ratios(sizes: Sizes, known: TrainedModels, id: str, variance: Lit
 
 def domination(sizes: Sizes, known: TrainedModels) -> Case:
     """RMIA, which both sides count in whole points."""
-    references, member = references_of(known), known.member.numpy()
+    shadows, member = shadows_of(known), known.member.numpy()
     ours = partial(rmia, known.losses, known.member, known.partner)
-    theirs = partial(ordinary.rmia, known.losses.double().numpy(), member, references)
+    theirs = partial(ordinary.rmia, known.losses.double().numpy(), member, shadows)
     return Case(
         id="rmia",
         what=f"RMIA: {_shape(known)}",

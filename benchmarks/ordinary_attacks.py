@@ -1,6 +1,6 @@
 """LiRA, RMIA and ROC curves as loops over targets and points, as their definitions read.
 
-The oracles that `audit` times and checks the library's own ways against. `references` lists for each target the models
+The oracles that `audit` times and checks the library's own ways against. `shadows` lists for each target the models
 that its attacker may use; the formulas are those of the papers, and the fixed variance is that of the authors' code.
 """
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Spread = Callable[[list[Array]], Array]
-LEAST_VARIANCE = 1e-6  # of logits, where all references agree: that of the library
+LEAST_VARIANCE = 1e-6  # of logits, where all shadow models agree: that of the library
 
 
 def of_all(lists: list[Array]) -> Array:
@@ -25,10 +25,10 @@ def of_each(lists: list[Array]) -> Array:
     return np.array([max(np.var(one, ddof=1), LEAST_VARIANCE) for one in lists])
 
 
-def lira(logits: Array, member: Mask, references: Sequence[Sequence[int]], spread: Spread) -> Array:
+def lira(logits: Array, member: Mask, shadows: Sequence[Sequence[int]], spread: Spread) -> Array:
     """The log-likelihood ratios of Carlini et al. (2022), algorithm 1, of every target on every point."""
     scores = np.empty(logits.shape)
-    for target, others in enumerate(references):
+    for target, others in enumerate(shadows):
         inside, outside = [], []
         for point in range(logits.shape[1]):
             inside.append(np.array([logits[model, point] for model in others if member[model, point]]))
@@ -41,10 +41,10 @@ def lira(logits: Array, member: Mask, references: Sequence[Sequence[int]], sprea
     return scores
 
 
-def rmia(losses: Array, member: Mask, references: Sequence[Sequence[int]]) -> Array:
+def rmia(losses: Array, member: Mask, shadows: Sequence[Sequence[int]]) -> Array:
     """The share of the pool that each point dominates, Zarifzadeh et al. (2024), eqs. (2) and (8) with γ = 1."""
     chances, scores = np.exp(-losses), np.empty(losses.shape)
-    for target, others in enumerate(references):
+    for target, others in enumerate(shadows):
         ratios = np.empty(losses.shape[1])
         for point in range(losses.shape[1]):
             inside = [chances[model, point] for model in others if member[model, point]]

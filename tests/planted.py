@@ -157,7 +157,7 @@ def paired(models, points):
 
 
 def independent(models, points):
-    """Subsets in which the first point has no reference that saw it, the second only such, and the third just one."""
+    """Subsets in which no shadow model saw the first point, all saw the second, and one saw the third."""
     member = torch.rand(models, points, generator=stream(0, "subsets")) < 0.4
     member[1:, 0], member[1:, 1], member[1:, 2] = False, True, False
     member[1, 2] = True
@@ -172,8 +172,8 @@ def draw_losses(member, shift, *, epochs=(), name="losses"):
     return torch.nn.functional.softplus(-(level + noise + shift * member))
 
 
-def split_references(values, member, partner, target, point):
-    """The values of the references that saw a point, and of those that did not."""
+def split_shadows(values, member, partner, target, point):
+    """The values of the shadow models that saw a point, and of those that did not."""
     kept = torch.ones(len(member), dtype=torch.bool)
     kept[target] = False
     if partner is not None:

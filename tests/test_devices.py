@@ -67,7 +67,7 @@ QUICK = {
     "membership_loss_threshold": (),
     "membership_margin": (),
     "membership_posterior": (),
-    "membership_references": ("one_target_is_its_row_of_all_and_is_blind_to_its_own_membership",),
+    "membership_shadow_models": ("one_target_is_its_row_of_all_and_is_blind_to_its_own_membership",),
     "membership_rmia": (),
     "membership_row_features": (
         "members_that_differ_are_told_apart",

@@ -63,9 +63,9 @@ def of_losses(
 ) -> Audit:
     """Audit models whose losses are known.
 
-    Complementary pairs are found by themselves; in any other design all other models are a target's references. So one
-    model alone, one target beside reference models that saw the rows (online) or never saw them (offline), and models
-    that are each other's references are all given in the same way. Of one model alone `member_losses` and
+    Complementary pairs are found by themselves; in any other design all other models are shadow models of a target. So
+    one model alone, one target beside shadow models that saw the rows (online) or never saw them (offline), and models
+    that are each other's shadow models are all given in the same way. Of one model alone `member_losses` and
     `outsider_losses` will do.
 
     Probabilities of 0 and 1, as trees give them, are clipped to half of the least step that the models show, and a
@@ -88,7 +88,7 @@ def of_losses(
         units: a name for each row, such as the patient whose visit it is. Scores are averaged over the rows of a unit,
             and all numbers are then of units. Every model was trained on all rows of a unit or on none.
         features: what an attacker knows of each row, as numbers, (rows, d); `labels` are added. With it the audit tells
-            members from outsiders without the model (`Audit.baseline`), and, where LiRA and RMIA have too few reference
+            members from outsiders without the model (`Audit.baseline`), and, where LiRA and RMIA have too few shadow
             models, compares each loss with those of outsiders with such features (quantile regression).
         probabilities: False for other losses than -log p, such as squared errors of a regression or minus the partial
             likelihood of a survival model; they may be negative. LiRA then compares the losses themselves instead of

@@ -70,7 +70,7 @@ def describe_design(audit: AuditResult) -> str:
     """Which models there are, in words."""
     models = audit.evaluation.models
     if len(audit.targets) == 1:
-        return "one target and references" if audit.models > 1 else "one model"
+        return "one target and shadow models" if audit.models > 1 else "one model"
     return "complementary pairs" if models.partner is not None else "subsets"
 
 

@@ -254,7 +254,7 @@ def _is_transposed(losses: Float[Tensor, "models points"], member: Bool[Tensor, 
 def _spread_target_row(
     member: Bool[Tensor, "m rows"], target: Any, *, models: int, rows: int
 ) -> Bool[Tensor, "n rows"]:
-    """The members of all models, where one row may be given: that of the target, whose references saw none."""
+    """The members of all models, where one row may be given: that of the target, whose shadow models saw none."""
     if not len(member) == 1 < models or member.shape[1] != rows:
         return member
     if target is None:

@@ -22,13 +22,13 @@ def find_limits(models: TrainedModels, *, fprs: Sequence[float]) -> list[str]:
     """Every reservation about a design, the gravest first."""
     if share_one_split(models):
         return [
-            "All models were trained on the same rows, so that the references of a target tell who was a member: "
-            "attacks that use references are left out; train each model on a random half of its own.",
+            "All models were trained on the same rows, so that the shadow models of a target tell who was a member: "
+            "attacks that use shadow models are left out; train each model on a random half of its own.",
             *_find_unmeasurable_rates(fewest_outsiders(models), fprs),
         ]
     return [
         *_find_telling_counts(models),
-        *_find_missing_references(models),
+        *_find_missing_shadows(models),
         *_find_unmeasurable_rates(fewest_outsiders(models), fprs),
     ]
 
@@ -122,7 +122,7 @@ def _warn_of_duplicates(group: np.ndarray, member: Tensor, same: str, unless: st
 
 
 def _find_telling_counts(models: TrainedModels) -> list[str]:
-    """A note if the number of references trained on a row tells whether the target was."""
+    """A note if the number of shadow models trained on a row tells whether the target was."""
     if models.partner is not None or len(models.member) < 3:
         return []
     count, targets = models.unit_member.sum(0), models.target_member
@@ -135,27 +135,27 @@ def _find_telling_counts(models: TrainedModels) -> list[str]:
     if abs(area - 0.5) < max(_CLEAR_GAP, chance):
         return []
     return [
-        "The count of references that were trained on a row tells whether the target was "
+        "The count of shadow models that were trained on a row tells whether the target was "
         f"(AUC {area:.2f} from counts alone), so an attack may win by counting; draw independent subsets, or only "
         "complementary pairs."
     ]
 
 
-def _find_missing_references(models: TrainedModels) -> list[str]:
+def _find_missing_shadows(models: TrainedModels) -> list[str]:
     support = models.shadow_support
     if support.models < 2:
-        number = "is no reference model" if not support.models else "is one reference model"
+        number = "is no shadow model" if not support.models else "is one shadow model"
         return [
             f"There {number} for some target: LiRA and RMIA need two or more, and find more than a threshold on the "
             "loss."
         ]
     if not support.both:
         return [
-            "No row has references that were trained on it and others that were not: only offline attacks, which are "
-            "weaker."
+            "No row has shadow models that were trained on it and others that were not: only offline attacks, which "
+            "are weaker."
         ]
     if min(support.members, support.outsiders) < 2:
-        return ["No row has two references of each kind: LiRA and RMIA are left out; train more models."]
+        return ["No row has two shadow models of each kind: LiRA and RMIA are left out; train more models."]
     return []
 
 

@@ -1,4 +1,4 @@
-"""LiRA: the likelihood ratio of a point's logit under reference models that saw the point and others that did not."""
+"""LiRA: the likelihood ratio of a point's logit under shadow models that saw the point and others that did not."""
 
 import math
 from functools import partial
@@ -9,14 +9,14 @@ from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
 from leakage.membership.posterior import logit_of_loss
-from leakage.membership.references import map_columns, reference_matrix, reference_means, target_rows
+from leakage.membership.shadow_models import map_columns, shadow_matrix, shadow_means, target_rows
 
 _LEAST_VARIANCE = 1e-6  # of logits; less is the rounding of losses near 0, not evidence
 _DECIMALS = 9  # of a score, so that equal ratios tie; rounding errors are below 1e-11
 
 
 class _Fit(NamedTuple):
-    """The logits of references of one kind: mean (NaN without any) and unbiased variance (NaN of fewer than two)."""
+    """The logits of shadow models of one kind: mean (NaN without any) and unbiased variance (NaN of fewer than two)."""
 
     mean: Float64[Tensor, "*e targets points"]
     variance: Float64[Tensor, "*e targets points"]
@@ -44,15 +44,15 @@ def lira_of_logits(
     offline: bool = False,
     target: int | None = None,
 ) -> Float64[Tensor, "*e targets points"]:
-    r"""The log-likelihood ratio of a logit under two Gaussians fitted to the target's references, in nats.
+    r"""The log-likelihood ratio of a logit under two Gaussians fitted to those of the target's shadow models, in nats.
 
     $$ s(x) = \log N(\phi; \mu_1(x), \sigma_1^2) - \log N(\phi; \mu_0(x), \sigma_0^2),
        \qquad \phi = \log \tfrac{p}{1-p}, $$
 
-    with $\mu_1, \sigma_1^2$ of the references trained on x and $\mu_0, \sigma_0^2$ of the others. Offline
+    with $\mu_1, \sigma_1^2$ of the shadow models trained on x and $\mu_0, \sigma_0^2$ of the others. Offline
     $s(x) = (\phi - \mu_0(x)) / \sigma_0$, which ranks points as $\Pr(Z \le \phi)$ under $Z \sim N(\mu_0, \sigma_0^2)$.
 
-    Where a point has no reference of one kind, its mean is that of the other kind, moved by the mean difference
+    Where a point has no shadow model of one kind, its mean is that of the other kind, moved by the mean difference
     $\mu_1 - \mu_0$ over the points that have both. Where it has fewer than two, its variance is the fixed one. If no
     point allows an estimate, a `ValueError` is raised.
 
@@ -63,8 +63,8 @@ def lira_of_logits(
         logits: $\phi$ of the true label (`posterior.label_logit`).
         variance: `fixed` for one $\sigma_1$ and one $\sigma_0$ per target; `own` for a pair per point.
     """
-    matrix = reference_matrix(len(member), partner, target=target, device=member.device)
-    fit = partial(_fit_references, matrix=matrix, rows=target_rows(target))
+    matrix = shadow_matrix(len(member), partner, target=target, device=member.device)
+    fit = partial(_fit_shadows, matrix=matrix, rows=target_rows(target))
     phi, *moments = map_columns(fit, logits, member)
     seen, unseen = _Fit(*moments[:2]), _Fit(*moments[2:])
     gap = (seen.mean - unseen.mean).nanmean(-1, keepdim=True)
@@ -72,12 +72,12 @@ def lira_of_logits(
     return map_columns(partial(_score, gap=gap, fixed=fixed, own=variance == "own"), phi, *moments)[0]
 
 
-def _fit_references(logits: Tensor, member: Tensor, *, matrix: Tensor, rows: slice) -> tuple[Tensor, ...]:
-    """The logits of the targets, and `_Fit` of the references that saw a point and of those that did not."""
+def _fit_shadows(logits: Tensor, member: Tensor, *, matrix: Tensor, rows: slice) -> tuple[Tensor, ...]:
+    """The logits of the targets, and `_Fit` of the shadow models that saw a point and of those that did not."""
     phi = logits.double() - logits.double().mean(-2, keepdim=True)  # a shift of a point's logits changes no ratio
     moments = []
     for kind in (member, ~member):
-        count, mean = reference_means(phi, kind, matrix)
+        count, mean = shadow_means(phi, kind, matrix)
         # Differences from a mean of this kind, since squares of numbers far from 0 lose the digits of their variance.
         centre = (phi * kind).sum(-2, keepdim=True) / kind.sum(-2, keepdim=True).clamp_min(1)
         gaps = torch.where(kind, phi - centre, 0)
@@ -89,7 +89,9 @@ def _fit_references(logits: Tensor, member: Tensor, *, matrix: Tensor, rows: sli
 def _fixed_variance(fit: _Fit) -> Float64[Tensor, "*e targets 1"]:
     fixed = fit.variance.nanmean(-1, keepdim=True)
     if bool(fixed.isnan().any()):
-        raise ValueError("no point has two references of each kind; train more, or set `offline=True` if none saw it.")
+        raise ValueError(
+            "no point has two shadow models of each kind; train more, or set `offline=True` if none saw it."
+        )
     return fixed
 
 
@@ -106,10 +108,10 @@ def _score(phi: Tensor, *moments: Tensor, gap: Tensor, fixed: list[Tensor], own:
 
 
 def _gaussian(fit: _Fit, other_mean: Tensor, fixed: Tensor, *, own: bool) -> tuple[Tensor, Tensor]:
-    """Mean and variance of one kind, also at points with too few references of this kind."""
+    """Mean and variance of one kind, also at points with too few shadow models of this kind."""
     mean = fit.mean.where(~fit.mean.isnan(), other_mean)
     if bool(mean.isnan().any()):
-        raise ValueError("no point has references of both kinds; if no reference saw the points, set `offline=True`.")
+        raise ValueError("no point has shadow models of both kinds; if none saw the points, set `offline=True`.")
     variance = fit.variance.where(~fit.variance.isnan(), fixed) if own else fixed
     return mean, variance.clamp_min(_LEAST_VARIANCE)
 

@@ -1,6 +1,6 @@
-r"""Loss thresholds: a point is called a member if its loss is below a threshold learned on reference models.
+r"""Loss thresholds: a point is called a member if its loss is below a threshold learned on shadow models.
 
-The attacker sees the loss of each point and has reference models whose members it knows (`references`). Scores are
+The attacker sees the loss of each point and has shadow models whose members it knows. Scores are
 positive where the attack says "member". Losses that agree to nine digits are equal (`metrics.scores.round_digits`).
 """
 
@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
-from leakage.membership.references import map_columns, reference_matrix, target_rows
+from leakage.membership.shadow_models import map_columns, shadow_matrix, target_rows
 from leakage.metrics.scores import argsort_rows, round_digits
 
 _Losses = Float[Tensor, "*e models points"]
@@ -26,19 +26,19 @@ _GROUP = 256  # consecutive losses that are counted together before some are loo
 def global_thresholds(
     losses: _Losses, member: _Members, partner: _Partners = None, *, target: int | None = None
 ) -> Float64[Tensor, "*e targets"]:
-    r"""One threshold τ for each target, the best on all losses of its references.
+    r"""One threshold τ for each target, the best on all losses of its shadow models.
 
     $$ \tau = \arg\max_\tau \; \frac{|\{s \in S : s < \tau\}|}{|S|}
        - \frac{|\{s \in \bar S : s < \tau\}|}{|\bar S|}, $$
 
-    with S the reference losses of members and $\bar S$ those of outsiders, midway between the last loss included and
-    the next. Of several best thresholds the lowest is taken, and $-\infty$ if none gains anything.
+    with S the shadow models' losses of members and $\bar S$ those of outsiders, midway between the last loss included
+    and the next. Of several best thresholds the lowest is taken, and $-\infty$ if none gains anything.
 
     Source: Tan et al. (2023), eqs. (71) and (72), Purchase100; in our copy (72) divides both counts by $|S|$.
 
     Leading dimensions of `losses`, such as epochs, are independent.
     """
-    matrix, row = _distinct_references(member, partner, target)
+    matrix, row = _distinct_shadows(member, partner, target)
     found = [_best_of_all(table, member, matrix) for table in losses.reshape(-1, *member.shape)]
     return torch.stack(found)[:, row].reshape(*losses.shape[:-2], len(row))
 
@@ -48,11 +48,11 @@ def sample_thresholds(
 ) -> Float64[Tensor, "*e targets points"]:
     r"""A threshold τ(x) for each target and point, the best on the point's own losses; see `global_thresholds`.
 
-    A point whose references are all members or all outsiders has the global threshold.
+    A point that all shadow models were trained on, or none, has the global threshold.
 
     Source: Tan et al. (2023), eq. (71): "attack R" of Ye et al. (2022), for CIFAR10 and Multi30k.
     """
-    matrix, row = _distinct_references(member, partner, target)
+    matrix, row = _distinct_shadows(member, partner, target)
     left_out = (matrix == 0).nonzero()[:, 1].view(len(matrix), -1)
     found = map_columns(partial(_best_of_each, left_out=left_out), losses, member)
     thresholds, lacking = (table[..., row, :] for table in found)
@@ -92,11 +92,11 @@ def log_ratio(thresholds: Float[Tensor, "*#b"], losses: Float[Tensor, "*b"]) -> 
     return gap.sign() * (gap.abs() / torch.minimum(threshold, loss)).log1p()
 
 
-def _distinct_references(
+def _distinct_shadows(
     member: Tensor, partner: Tensor | None, target: int | None
 ) -> tuple[Float64[Tensor, "sets models"], Int[Tensor, " targets"]]:
-    """Each set of references once (partners share one), and which of them is each target's."""
-    matrix = reference_matrix(len(member), partner, target=target, device=member.device)
+    """Each set of shadow models once (partners share one), and which of them is each target's."""
+    matrix = shadow_matrix(len(member), partner, target=target, device=member.device)
     return matrix.unique(dim=0, return_inverse=True)
 
 
@@ -179,7 +179,7 @@ def _range_max(table: Int[Tensor, "*e models points"]) -> Callable[[Tensor, Tens
 
 
 def _best_of_all(losses: Tensor, member: Tensor, matrix: Tensor) -> Float64[Tensor, " sets"]:
-    r"""The best threshold on the losses of all points, for each set of references.
+    r"""The best threshold on the losses of all points, for each set of shadow models.
 
     In whole numbers a threshold above i members and o outsiders gains $|\bar S| i - |S| o$. The ascending losses are
     first counted in groups. Within a group the gain is at most that before it and that of its members; only the
@@ -206,17 +206,17 @@ def _best_of_all(losses: Tensor, member: Tensor, matrix: Tensor) -> Float64[Tens
 
     thresholds = matrix.new_full((len(matrix),), -math.inf)
     for row in wanted.any(-1).nonzero().flatten().tolist():
-        group, reference = wanted[row].nonzero(), matrix[row] > 0
+        group, shadow = wanted[row].nonzero(), matrix[row] > 0
         place = group * _GROUP + torch.arange(_GROUP, device=group.device)
         exists, place = place < len(values), place.clamp_max(len(values) - 1)
-        steps = torch.where(kind[place], outsiders[row], -members[row]) * (reference[model[place]] & exists)
+        steps = torch.where(kind[place], outsiders[row], -members[row]) * (shadow[model[place]] & exists)
         gains = before[row, group] + steps.cumsum(-1)
         gain, first = gains.where(may_end[place], 0).flatten().max(0)
         if float(gain) > 0:
             last = int(place.flatten()[first])
-            # The target and its partner have two losses per point, so the next loss of a reference is among these.
+            # The target and its partner have two losses per point, so the next loss of a shadow model is among these.
             tail = slice(last + 1, last + 2 * points + 2)
-            following = values[tail][reference[model[tail]]].double()
+            following = values[tail][shadow[model[tail]]].double()
             thresholds[row] = (values[last].double() + (following[0] if len(following) else math.inf)) / 2
     return thresholds
 
@@ -224,7 +224,7 @@ def _best_of_all(losses: Tensor, member: Tensor, matrix: Tensor) -> Float64[Tens
 def _count_in_groups(
     kind: Bool[Tensor, " losses"], model: Int[Tensor, " losses"], matrix: Float64[Tensor, "sets models"]
 ) -> tuple[Float64[Tensor, "sets groups"], ...]:
-    """How many losses of members and of outsiders the references have in each group of `_GROUP` consecutive ones."""
+    """How many losses of members and of outsiders the shadow models have in each group of `_GROUP` consecutive ones."""
     models, groups = matrix.shape[1], -(-len(model) // _GROUP)
     group = torch.arange(len(model), dtype=model.dtype, device=model.device).div_(_GROUP, rounding_mode="floor")
     bins = group.mul_(models).add_(model)

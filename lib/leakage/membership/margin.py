@@ -53,7 +53,7 @@ def find_member(outputs: Float[Tensor, "*b k"]) -> FoundMember:
 def shadow_margin(margins: Float[Tensor, "*b nets"]) -> Float[Tensor, "*b nets"]:
     r"""Each network's margin as estimated by an attacker who trained all the others: their mean.
 
-    The reference networks of Smorodinsky et al., Section 2, trained with the same recipe on other data.
+    The "reference networks" of Smorodinsky et al., Section 2: shadow models trained with the same recipe on other data.
     """
     return (margins.sum(-1, keepdim=True) - margins) / (margins.shape[-1] - 1)
 

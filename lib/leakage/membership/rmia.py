@@ -1,4 +1,7 @@
-"""RMIA: the share of a population whose ratio of likelihoods, target to references, does not exceed a point's ratio."""
+"""RMIA: the share of a population whose ratio of likelihoods, target to shadow models, is at most that of a point.
+
+Its source says "reference models" for shadow models.
+"""
 
 import math
 from collections.abc import Sequence
@@ -8,13 +11,13 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
-from leakage.membership.references import map_columns, reference_matrix, reference_means, target_rows
+from leakage.membership.shadow_models import map_columns, shadow_matrix, shadow_means, target_rows
 from leakage.metrics.scores import argsort_rows, sort_rows
 from leakage.threads import map_threads
 
 SLOPE = 0.3
 """The slope a that the authors use for CIFAR-10."""
-_LEAST_LIKELIHOOD = 1e-300  # mean over references, in units of a point's largest likelihood
+_LEAST_LIKELIHOOD = 1e-300  # mean over shadow models, in units of a point's largest likelihood
 _DECIMALS = 9  # of the logarithm of a ratio, so that ratios of equal models tie; rounding errors are below 1e-11
 
 
@@ -34,8 +37,8 @@ def rmia(
     $$ s(x) = \Pr_z\Bigl(\frac{\Lambda(x)}{\Lambda(z)} \ge \gamma\Bigr) - \tfrac12, \qquad
        \Lambda(x) = \frac{p_\theta(x)}{\tfrac12 \bar p_1(x) + \tfrac12 \bar p_0(x)}, $$
 
-    with $p = e^{-\ell}$, and $\bar p_1$, $\bar p_0$ its means over references that were trained on x, or were not.
-    Offline, and where no reference was trained on x, $\bar p_1 = a \bar p_0 + 1 - a$. Where all were,
+    with $p = e^{-\ell}$, and $\bar p_1$, $\bar p_0$ its means over shadow models that were trained on x, or were not.
+    Offline, and where no shadow model was trained on x, $\bar p_1 = a \bar p_0 + 1 - a$. Where all were,
     the denominator is $\bar p_1$. Without a population, z is any of the scored points: with $\gamma = 1$ half of them
     then have positive scores. Within one target, scores rank points as $\Lambda$ does, up to ties.
 
@@ -46,7 +49,7 @@ def rmia(
         population: losses of every model on other points z, on which no model was trained.
         slope: a, in [0, 1].
     """
-    matrix = reference_matrix(len(member), partner, target=target, device=member.device)
+    matrix = shadow_matrix(len(member), partner, target=target, device=member.device)
     log_ratio = partial(_log_ratio, matrix=matrix, rows=target_rows(target), offline=offline, slope=slope)
     (own,) = map_columns(log_ratio, losses, member)
     targets = own.split(1, -2)
@@ -77,8 +80,8 @@ def _log_ratio(
     losses = losses.double()
     least = losses.amin(-2, keepdim=True)
     likelihood = (least - losses).exp()
-    count_in, mean_in = reference_means(likelihood, member, matrix)
-    count_out, mean_out = reference_means(likelihood, ~member, matrix)
+    count_in, mean_in = shadow_means(likelihood, member, matrix)
+    count_out, mean_out = shadow_means(likelihood, ~member, matrix)
     log_in, log_out = (mean.clamp_min(_LEAST_LIKELIHOOD).log() - least for mean in (mean_in, mean_out))
     log_a, log_rest = losses.new_tensor([slope, 1 - slope]).log()
     log_p1 = torch.logaddexp(log_out + log_a, log_rest)

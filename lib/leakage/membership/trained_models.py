@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from leakage import arguments
 from leakage.arrays import to_classes, to_floats, to_matrix, to_rows, to_tensor
 from leakage.membership import posterior
-from leakage.membership.references import reference_matrix
+from leakage.membership.shadow_models import shadow_matrix
 from leakage.models import mlp
 from leakage.models.classifier import Classifier, EstimatorClassifier, ModuleClassifier, check_logits
 from leakage.models.mlp import Mlp
@@ -273,7 +273,7 @@ class TrainedModels:
     @cached_property
     def shadows(self) -> Bool[Tensor, "models models"]:
         """Whether the second model is a shadow model when the first is the target."""
-        return reference_matrix(len(self.member), self.partner, device=self.member.device).bool()
+        return shadow_matrix(len(self.member), self.partner, device=self.member.device).bool()
 
     def next_shadow(self, target: int) -> int:
         """The first shadow model after the target, for attacks that fit their classifier on one shadow model."""

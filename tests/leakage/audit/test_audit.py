@@ -40,7 +40,7 @@ def subsets(models=8, rows=ROWS):
 
 
 def apart(models=8, rows=ROWS):
-    """The members of model 0, whose references saw none of the rows."""
+    """The members of model 0, whose shadow models saw none of the rows."""
     member = np.zeros((models, rows), dtype=bool)
     member[0] = subsets(1, rows)[0]
     return member
@@ -247,10 +247,10 @@ SAID = {
     "is optimistic": (duplicated, pairs(), {}),
     "may win by counting": (some_losses, balanced(), {}),
     "only offline attacks": (some_losses, apart(), {}),
-    "references of a target tell who was a member": (some_losses, np.tile(subsets(1), (8, 1)), {}),
-    "no reference model": (some_losses, subsets(1), {}),
-    "one reference model": (some_losses, subsets(2), {}),
-    "two references of each kind": (some_losses, pairs(4), {}),
+    "shadow models of a target tell who was a member": (some_losses, np.tile(subsets(1), (8, 1)), {}),
+    "no shadow model": (some_losses, subsets(1), {}),
+    "one shadow model": (some_losses, subsets(2), {}),
+    "two shadow models of each kind": (some_losses, pairs(4), {}),
     "for this one model": (some_losses, subsets(), {"target": 0}),
     "are few for it": (some_losses, pairs(6), {}),
     "3 of 3,200 probabilities of the true label are 0 or 1": (with_infinity, pairs(), {}),
@@ -495,7 +495,7 @@ def test_partners_are_left_out_together_and_everybody_once(units, expected, desi
 
 
 def test_intervals_over_models_cover_one_half_where_nothing_leaks():
-    """Models share their references: the plain error of a mean would cover in 84 of 100 cases, for LiRA."""
+    """Models share their shadow models: the plain error of a mean would cover in 84 of 100 cases, for LiRA."""
     draws = np.random.default_rng(0)
     missed = dict.fromkeys(ONLINE, 0)
     for _ in range(30):

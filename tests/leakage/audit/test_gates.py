@@ -74,7 +74,7 @@ def test_a_total_leak_fails_every_bar_that_the_sample_can_decide(design, rows):
     make, more = DESIGNS[design]
     member = make(np.random.default_rng(0), rows)
     result = audit.of_losses(total_leak(member), member, fprs=(0.1, 0.01), labels=["all"] * rows, **more)
-    named = {"one model": "one model", "pairs": "complementary pairs", "one target": "one target and references"}
+    named = {"one model": "one model", "pairs": "complementary pairs", "one target": "one target and shadow models"}
     assert json.loads(result.to_json())["design"] == named.get(design, "subsets")
     decided = 0
     unseen = {"tpr@0.01"} if result.outsiders < 100 else set()

@@ -32,7 +32,7 @@ def test_without_the_target_its_membership_enters_no_score():
     assert torch.allclose(
         calibrate_scores(scores, member, without=3), calibrate_scores(scores, other, without=3), atol=1e-12
     )
-    # The leak: as a reference it does.
+    # The leak: as a shadow model it does.
     assert not torch.allclose(calibrate_scores(scores, member)[2], calibrate_scores(scores, other)[2], atol=1e-3)
 
 

@@ -1,4 +1,4 @@
-"""LiRA is the ratio of two Gaussians fitted to the references, in pairs and in independent subsets."""
+"""LiRA is the ratio of two Gaussians fitted to the shadow models, in pairs and in independent subsets."""
 
 import pytest
 import torch
@@ -7,12 +7,12 @@ from torch.distributions import Normal
 from leakage.membership.lira import lira, lira_of_logits
 from leakage.membership.posterior import logit_of_loss
 from leakage.metrics.scores import rates
-from planted import draw_losses, independent, paired, split_references
+from planted import draw_losses, independent, paired, split_shadows
 
 
 def fitted_laws(phi, member, partner, target, variance):
-    """Means and variances (2, points) by loops, with the mean difference where a point lacks references of a kind."""
-    sides = [split_references(phi, member, partner, target, point) for point in range(member.shape[1])]
+    """Means and variances (2, points) by loops, with the mean difference where a point lacks models of a kind."""
+    sides = [split_shadows(phi, member, partner, target, point) for point in range(member.shape[1])]
     both = [side for side in sides if len(side[0]) and len(side[1])]
     gap = sum(float(side[0].mean() - side[1].mean()) for side in both) / len(both)
     means, variances = [], []
@@ -58,7 +58,7 @@ def test_logits_keep_what_losses_have_rounded_away():
 def test_many_references_reach_the_closed_form():
     member, partner = paired(100, 1000)
     found = rates(lira(draw_losses(member, 2.0), member, partner), member=member, fprs=())
-    # Two Gaussians at distance 2: Adv = 2 Φ(1) - 1 = 0.683. References are a sample of 49 a side, which costs
+    # Two Gaussians at distance 2: Adv = 2 Φ(1) - 1 = 0.683. Shadow models are a sample of 49 a side, which costs
     # about a hundredth; the mean of 100 models of 500 + 500 has a deviation of 0.003.
     assert 0.66 < float(found["advantage"].mean()) < 0.69
     assert float(found["auc"].mean()) == pytest.approx(float(Normal(0.0, 1.0).cdf(torch.tensor(2**0.5))), abs=0.012)

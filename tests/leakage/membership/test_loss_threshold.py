@@ -1,4 +1,4 @@
-"""Loss thresholds: the best ones, learned on references only, and none where nothing leaks."""
+"""Loss thresholds: the best ones, learned on shadow models only, and none where nothing leaks."""
 
 import math
 
@@ -8,7 +8,7 @@ import torch
 from leakage.membership import loss_threshold
 from leakage.metrics import roc
 from leakage.metrics.scores import rates
-from planted import independent, paired, split_references
+from planted import independent, paired, split_shadows
 from reproduced.runtime import stream
 
 MODELS, POINTS = 8, 60
@@ -34,7 +34,7 @@ def test_thresholds_are_those_that_the_metrics_choose_on_the_references(design, 
         call(losses, member, partner) for call in (loss_threshold.global_thresholds, loss_threshold.sample_thresholds)
     )
     for target in range(MODELS):
-        sides = [split_references(-losses, member, partner, target, point) for point in range(POINTS)]
+        sides = [split_shadows(-losses, member, partner, target, point) for point in range(POINTS)]
         inside, outside = (torch.cat(kind) for kind in zip(*sides, strict=True))
         expected = -roc.calibrate_threshold(member=inside, outsider=outside)
         assert float(one[target]) == pytest.approx(expected, rel=1e-12)

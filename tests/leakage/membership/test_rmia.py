@@ -4,14 +4,14 @@ import pytest
 import torch
 
 from leakage.membership.rmia import rmia
-from planted import draw_losses, independent, paired, split_references
+from planted import draw_losses, independent, paired, split_shadows
 
 
 def ratios(losses, member, partner, target, *, offline, slope):
     """Λ of every point by loops."""
     likelihood = torch.exp(-losses)
     for point in range(member.shape[1]):
-        seen, unseen = split_references(likelihood, member, partner, target, point)
+        seen, unseen = split_shadows(likelihood, member, partner, target, point)
         guessed = ((1 + slope) * unseen.mean() + 1 - slope) / 2
         average = guessed if offline or not len(seen) else (seen.mean() + unseen.mean()) / 2
         yield float(likelihood[target, point] / (average if len(unseen) else seen.mean()))

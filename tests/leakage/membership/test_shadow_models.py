@@ -1,4 +1,4 @@
-"""What every attack with reference models promises: blind to its target's membership, and right in any order."""
+"""What every attack with shadow models promises: blind to its target's membership, and right in any order."""
 
 from functools import partial
 

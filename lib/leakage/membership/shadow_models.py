@@ -1,7 +1,7 @@
-r"""The reference models of a target: all other models, except its partner where models come in complementary pairs.
+r"""The shadow models of a target: all other models, except its partner where models come in complementary pairs.
 
 Tables are (..., models, points). Results have a row for each target: every model, or the one `target` asked for. A sum
-over references is a product with `reference_matrix`. It skips the target instead of subtracting it, because the
+over shadow models is a product with `shadow_matrix`. It skips the target instead of subtracting it, because the
 rounding error would depend on its membership.
 """
 
@@ -16,14 +16,14 @@ from leakage.threads import map_threads
 _NUMBERS = 2**18  # in a float64 table of one call in `map_columns`: 2 MiB, which a core's cache holds
 
 
-def reference_matrix(
+def shadow_matrix(
     models: int,
     partner: Int[Tensor, " models"] | None = None,
     *,
     target: int | None = None,
     device: torch.device | None = None,
 ) -> Float64[Tensor, "targets models"]:
-    """$W_{ij} = 1$ where model j is a reference of target i, else 0."""
+    """$W_{ij} = 1$ where model j is a shadow model of target i, else 0."""
     matrix = 1 - torch.eye(models, dtype=torch.float64, device=device)
     if partner is not None:
         matrix.scatter_(1, partner.long().unsqueeze(-1), 0)
@@ -35,12 +35,12 @@ def target_rows(target: int | None) -> slice:
     return slice(None) if target is None else slice(target, target + 1)
 
 
-def reference_means(
+def shadow_means(
     values: Float64[Tensor, "*e models points"],
     kind: Bool[Tensor, "models points"],
     matrix: Float64[Tensor, "targets models"],
 ) -> tuple[Float64[Tensor, "targets points"], Float64[Tensor, "*e targets points"]]:
-    """The number of references of one kind and the mean of their (finite) values; 0 where there is none."""
+    """The number of shadow models of one kind and the mean of their (finite) values; 0 where there is none."""
     weight = kind.double()
     count = matrix @ weight
     return count, matrix @ (values * weight) / count.clamp_min(1)
