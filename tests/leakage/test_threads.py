@@ -56,8 +56,8 @@ def test_an_error_is_raised_before_all_is_done_and_leaves_no_thread(threads):
 
 
 def test_an_audit_has_the_same_numbers_on_any_number_of_threads(monkeypatch):
-    monkeypatch.setattr("leakage.membership.shadow_models._NUMBERS", 512)  # many blocks
-    monkeypatch.setattr("leakage.membership.evaluation._NUMBERS_AT_ONCE", 512)
+    monkeypatch.setattr("leakage.membership.shadow_models._NUMBERS_IN_BLOCK", 512)  # many blocks
+    monkeypatch.setattr("leakage.membership.evaluation._NUMBERS_RANKED_AT_ONCE", 512)
     member = torch.rand(8, 300, generator=stream(0, "member")) < 0.5
     losses = torch.rand(8, 300, generator=stream(0, "losses"), dtype=torch.float64) * torch.where(member, 0.5, 1.0)
     before, found = torch.get_num_threads(), []

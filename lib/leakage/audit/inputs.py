@@ -31,14 +31,16 @@ from leakage.membership.trained_models import TrainedModels
 from leakage.models.classifier import Classifier, EstimatorClassifier
 from leakage.models.mlp import Mlp
 
+LEAST_OF_A_KIND = 2
+"""Members, and outsiders, without which nobody is told apart."""
+ROWS_ASKED = 64
+"""Rows that show what a model gives: logits, or probabilities in their place."""
 _LEAST_PROBABILITY = torch.finfo(torch.float64).eps  # a smaller one is lost beside 1
 _INFINITE = -math.log(_LEAST_PROBABILITY)  # nats
 _COARSE = 1e-6  # p and 1 - p of coarse models are 0 or above this; those of other models have all sizes
 _CERTAIN = 1e-3  # the chance that tables which are not transposed look so
 _NO_STEP = 1e-3  # the least p and 1 - p of models that say 0 and 1 only, as a single tree does
-_LEAST = 2  # members, and outsiders, of a model that is attacked
-_ASKED = 64  # points that show whether a network gives probabilities instead of logits
-_LARGEST = 1e300  # a feature; a larger one would have no mean with another
+_LARGEST_FEATURE = 1e300  # a feature; a larger one would have no mean with another
 _NEEDED = ("losses", "member")  # in a file
 _ALLOWED = (
     *(*_NEEDED, "member_losses", "outsider_losses", "target", "population", "correct", "labels", "groups", "units"),
@@ -131,7 +133,7 @@ def inputs_from_models(models: Any, *, target: int | None, groups: Any, units: A
             own[own <= _LEAST_PROBABILITY * (2 if network.classes is None else len(network.classes))] = 0.0
             own[own >= _INFINITE * (1 - 1e-9)] = math.inf
         elif models.points is not None and not isinstance(network, Mlp):
-            notes |= dict.fromkeys(logits_of_network("models", network, models.points[:_ASKED].double())[1])
+            notes |= dict.fromkeys(logits_of_network("models", network, models.points[:ROWS_ASKED].double())[1])
     correct = models.saved_correct if saved else models.correct
     more = {"population": models.population, "correct": correct, "labels": models.labels, "groups": groups}
     more |= {"units": models.units if units is None else units, "probabilities": models.probabilities}
@@ -388,15 +390,17 @@ def _find_targets(member: Bool[Tensor, "models points"], target: Any) -> tuple[i
     fewest = torch.minimum(inside, member.shape[1] - inside)
     if target is not None:
         target = arguments.check_count("target", target, most=len(member) - 1)
-        if int(fewest[target]) < _LEAST:
+        if int(fewest[target]) < LEAST_OF_A_KIND:
             raise ValueError(
-                f"`member` must have {_LEAST} members and {_LEAST} outsiders of the target, model {target}."
+                f"`member` must have {LEAST_OF_A_KIND} members and {LEAST_OF_A_KIND} outsiders of the target, model "
+                f"{target}."
             )
         return (target,)
-    targets = tuple((fewest >= _LEAST).nonzero().flatten().tolist())
+    targets = tuple((fewest >= LEAST_OF_A_KIND).nonzero().flatten().tolist())
     if not targets:
         raise ValueError(
-            f"`member` must have {_LEAST} members and {_LEAST} outsiders of some model: there is nobody to tell apart."
+            f"`member` must have {LEAST_OF_A_KIND} members and {LEAST_OF_A_KIND} outsiders of some model: there is "
+            "nobody to tell apart."
         )
     return targets
 
@@ -422,6 +426,6 @@ def _to_features(values: Any, rows: int, labels: np.ndarray | None) -> Tensor | 
     table = to_floats("features", values)
     if table.ndim == 0 or len(table) != rows:
         raise ValueError(f"`features` must have one row for each of the {rows} rows, got shape {tuple(table.shape)}.")
-    table = table.double().reshape(rows, -1).clamp(-_LARGEST, _LARGEST)
+    table = table.double().reshape(rows, -1).clamp(-_LARGEST_FEATURE, _LARGEST_FEATURE)
     names = np.zeros(rows) if labels is None else np.unique(labels, return_inverse=True)[1]
     return torch.cat([table, torch.from_numpy(names)[:, None].double()], dim=1)

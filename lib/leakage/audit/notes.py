@@ -15,7 +15,7 @@ from leakage.metrics.estimates import Estimate
 from leakage.metrics.scores import Scores
 
 _FEW_TARGETS = 8  # an interval over fewer says little
-_CLEAR_GAP = 0.05  # between an area under the curve and one half
+_CLEAR_AUC_GAP = 0.05  # between an area under the curve and one half
 
 
 def find_limits(models: TrainedModels, *, fprs: Sequence[float]) -> list[str]:
@@ -40,7 +40,7 @@ def share_one_split(models: TrainedModels) -> bool:
 
 def find_swapped_members(low: float, high: float, *, probabilities: bool = True) -> list[str]:
     """A note if the area under the curve of the losses, in this interval, is clearly below one half."""
-    if high >= 0.5 - _CLEAR_GAP / 2:
+    if high >= 0.5 - _CLEAR_AUC_GAP / 2:
         return []
     cause = "these probabilities, whose logarithms with the sign turned are losses"
     return [
@@ -51,7 +51,7 @@ def find_swapped_members(low: float, high: float, *, probabilities: bool = True)
 
 def find_differing_members(without_model: Estimate) -> list[str]:
     """A note if the area under the curve of an attacker without the model is clearly above one half."""
-    if without_model.low < 0.5 + _CLEAR_GAP / 2:
+    if without_model.low < 0.5 + _CLEAR_AUC_GAP / 2:
         return []
     return [
         f"Members differ from outsiders without the model: AUC {without_model:.2f} from the features alone. An attack "
@@ -132,7 +132,7 @@ def _find_telling_counts(models: TrainedModels) -> list[str]:
     chance = 5 / math.sqrt(
         6 * int(torch.minimum(inside, targets.shape[1] - inside).min())
     )  # five standard errors of the area, by Mann and Whitney
-    if abs(area - 0.5) < max(_CLEAR_GAP, chance):
+    if abs(area - 0.5) < max(_CLEAR_AUC_GAP, chance):
         return []
     return [
         "The count of shadow models that were trained on a row tells whether the target was "

@@ -29,7 +29,7 @@ from leakage.metrics.scores import Scores, round_digits
 from leakage.metrics.tables import NumberTable
 
 _UNKNOWN = Estimate(0.0, 0.0, 1.0, n=0)  # a rate that the outsiders are too few to show
-_LEAST = 10  # fewest members and fewest outsiders of a slice that is measured, means over targets
+_LEAST_IN_SLICE = 10  # fewest members and fewest outsiders of a slice that is measured, means over targets
 _HEADLINE_FPR = 0.01
 
 
@@ -203,7 +203,9 @@ class AuditResult:
             return [("", torch.arange(self.member.shape[1]))]
         parts = [(f"{by} {name}", inside) for by, name, inside in self._slices if not self._is_small(inside)]
         if not parts:
-            raise ValueError(f"{metric} needs `labels` or `groups`, and {_LEAST} members and outsiders in one of them.")
+            raise ValueError(
+                f"{metric} needs `labels` or `groups`, and {_LEAST_IN_SLICE} members and outsiders in one of them."
+            )
         return parts
 
     def _select_different_targets(self, table: Tensor) -> Tensor:
@@ -297,7 +299,7 @@ class AuditResult:
         """Members and outsiders, mean over targets, AUC, TPR and a note."""
         counts = [round(count) for count in self._mean_counts(inside)]
         if self._is_small(inside):
-            return (*counts, None, None, f"too few: fewer than {_LEAST} members or outsiders")
+            return (*counts, None, None, f"too few: fewer than {_LEAST_IN_SLICE} members or outsiders")
         metrics = ("auc", tpr_name(fpr))
         auc, tpr = (self._pool(self.strongest.attack, metric, inside, self.level) for metric in metrics)
         return (*counts, auc, tpr, "" if tpr else f"too few outsiders for {100 * fpr:g} %")
@@ -308,7 +310,7 @@ class AuditResult:
         return members, len(inside) - members
 
     def _is_small(self, inside: Tensor) -> bool:
-        return min(self._mean_counts(inside)) < _LEAST
+        return min(self._mean_counts(inside)) < _LEAST_IN_SLICE
 
     @cached_property
     def _slices(self) -> list[tuple[str, str, Tensor]]:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from leakage import arguments
 from leakage.audit.forms import Audit
-from leakage.audit.inputs import AuditInputs
+from leakage.audit.inputs import LEAST_OF_A_KIND, AuditInputs
 from leakage.audit.notes import (
     explain_intervals,
     find_differing_members,
@@ -39,7 +39,6 @@ AUDIT_ATTACKS = (
 )
 """The attacks of `ATTACKS` that need losses, whether predictions are right, and features of the rows at most. Offline
 forms and the quantile regression are used only where online forms, stronger and quicker, are not possible."""
-_LEAST = 2  # members, and outsiders, among the rows that are judged without the model
 
 
 class AuditOptions(NamedTuple):
@@ -148,7 +147,7 @@ def measure_baseline(models: TrainedModels, *, fprs: Sequence[float], level: flo
         return None
     scores, member = tell_members_apart(models.target_member, models.average_units(models.features.mT).mT)
     outsiders = (~member).sum(1)
-    able = ((member.sum(1) >= _LEAST) & (outsiders >= _LEAST)).nonzero().flatten().tolist()
+    able = ((member.sum(1) >= LEAST_OF_A_KIND) & (outsiders >= LEAST_OF_A_KIND)).nonzero().flatten().tolist()
     if not able:
         return None
     shown = [fpr for fpr in fprs if is_resolvable(fpr, int(outsiders[able].min()))]

@@ -22,7 +22,7 @@ from tqdm import tqdm
 
 from leakage import arguments, store
 from leakage.arrays import number_units, numeric_features, to_classes, to_floats, to_generator, to_inputs, to_rows
-from leakage.audit.inputs import AuditInputs, logits_of_network, validate_inputs
+from leakage.audit.inputs import ROWS_ASKED, AuditInputs, logits_of_network, validate_inputs
 from leakage.audit.notes import find_duplicate_rows
 from leakage.audit.run import AuditOptions, try_attacks
 from leakage.data.membership_splits import complementary_masks
@@ -33,7 +33,6 @@ from leakage.trainers import ensembles
 from leakage.trainers.ensembles import Examples, ModuleEnsemble, Recipe, cross_entropies
 
 _RECIPE = Recipe(epochs=30, batch=64)
-_ASKED = 64  # rows that show what a module gives
 _FEW_OF_A_CLASS = 10  # in one half: what divides the rows again, as cross-validation does, may find none
 _CALIBRATE = "wrap it in scikit-learn's CalibratedClassifierCV, which adds probabilities"
 _FOR_REGRESSION = "for a regressor, train copies and give squared errors to `audit.of_losses(…, probabilities=False)`"
@@ -278,7 +277,7 @@ def _check_outputs(module: nn.Module, X: Tensor, y: Tensor) -> list[str]:
     """Refuse probabilities, and labels that are not classes of the module; notes on its outputs."""
     X = _match_precision(X, module)
     odd = ~X.flatten(1).isfinite().all(1)
-    asked = torch.cat([X[:_ASKED], X[odd][:_ASKED]])
+    asked = torch.cat([X[:ROWS_ASKED], X[odd][:ROWS_ASKED]])
     try:
         logits, notes = logits_of_network("factory", ModuleClassifier(module, "factory"), asked)
     except Exception as error:

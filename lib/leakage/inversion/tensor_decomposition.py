@@ -19,7 +19,7 @@ from leakage import draws
 
 _MOST_SWEEPS = 300
 _CONVERGED = 1e-13  # the change of the diagonaliser in a sweep below which the search ends
-_CHECK_EVERY = 5  # sweeps between two checks for convergence: each waits for the device
+_SWEEPS_TO_CHECK = 5  # sweeps between two checks for convergence: each waits for the device
 _LARGEST_UPDATE = 0.9  # the Frobenius norm below which I + E is invertible (Ziehe et al. 2004, Section 3)
 
 
@@ -129,7 +129,7 @@ def joint_diagonaliser(matrices: Float[Tensor, "*#b l k k"], start: Float[Tensor
         A = current.unsqueeze(-3)
         move = _update(A @ matrices @ A.mT)
         current = normalize(current + move @ current, dim=-1)
-        if sweep % _CHECK_EVERY == 0 and bool(move.abs().amax() < _CONVERGED):
+        if sweep % _SWEEPS_TO_CHECK == 0 and bool(move.abs().amax() < _CONVERGED):
             break
     return current
 

@@ -17,7 +17,7 @@ from leakage.models.mlp import Mlp
 MAX_PROJECTIONS = 50  # after which a point counts as not reached
 OVERSHOOT = 0.02  # what a projection goes further than the boundary, so that the label does change
 _MIN_STEP = 1e-12  # the shortest step, relative to the largest coordinate, or to 1 if all are smaller
-_CHUNK = 2**22  # entries of the Jacobians held at once: 32 MiB of float64
+_JACOBIAN_ENTRIES = 2**22  # entries of the Jacobians held at once: 32 MiB of float64
 
 
 def deepfool(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor, " t"]:
@@ -106,4 +106,4 @@ def certified_radius(network: Mlp, points: Float[Tensor, "t d"]) -> Float[Tensor
 
 
 def _points_at_once(network: Mlp) -> int:
-    return max(1, _CHUNK // (network.widths[-1] * network.widths[0]))
+    return max(1, _JACOBIAN_ENTRIES // (network.widths[-1] * network.widths[0]))

@@ -65,11 +65,11 @@ Means = Mapping[str, Float64[Tensor, " metrics"]]
 """For each attack, the metrics averaged over targets; empty if no target is left."""
 _GROUPS_OF_POINTS = 20
 _MOST_GROUPS, _LEAST_GROUPS = 10, 3  # of models
-_STEPS = 24  # rates of a curve
+_CURVE_POINTS = 24  # rates of a curve
 _LAST_RATE = 0.98  # of these: at 1 nothing is measured
-_NUMBERS_AT_ONCE = 2**18  # scores that are ranked at once: memory for many rows, speed for few
-_MOST_ROWS = 2**20  # members, or outsiders: with more, perfect scores show no less than 0.99999
-_ROUNDING = 1e-12  # a smaller error of a mean of rates is that of floating-point sums
+_NUMBERS_RANKED_AT_ONCE = 2**18  # scores that are ranked at once: memory for many rows, speed for few
+_MOST_OF_A_KIND = 2**20  # members, or outsiders: with more, perfect scores show no less than 0.99999
+_MEAN_ROUNDING = 1e-12  # a smaller error of a mean of rates is that of floating-point sums
 _PROGRESS = {"disable": None, "delay": 2, "leave": False}  # a bar on a terminal, where it takes seconds
 
 
@@ -98,7 +98,7 @@ def is_resolvable(fpr: float, outsiders: int) -> bool:
 
 def curve_fprs(outsiders: int) -> list[float]:
     """The rates at which a ROC curve is drawn, from the least that so many outsiders can show."""
-    return np.geomspace(1 / outsiders, max(_LAST_RATE, 1 / outsiders), _STEPS).tolist()
+    return np.geomspace(1 / outsiders, max(_LAST_RATE, 1 / outsiders), _CURVE_POINTS).tolist()
 
 
 def fewest_outsiders(models: TrainedModels) -> int:
@@ -171,7 +171,7 @@ class Evaluation:
             return Estimate(float(values.mean()), least, most, n=len(values), level=level)
         variances = float(values.var() / len(values)), float(group_means.var(correction=0) * (len(group_means) - 1))
         total, middle = sum(variances), float(values.mean())
-        if known and math.sqrt(total) < _ROUNDING and len(weights) == 1:
+        if known and math.sqrt(total) < _MEAN_ROUNDING and len(weights) == 1:
             return self._mean_of_targets(next(iter(weights)), metric, level)
         nu = total**2 / max(variances[0] ** 2 / (len(values) - 1) + variances[1] ** 2 / (len(group_means) - 1), 1e-300)
         half = float(special.stdtrit(nu, (1 + level) / 2)) * math.sqrt(total) if total > 0 else 0.0
@@ -225,7 +225,7 @@ class Evaluation:
         error = max(float(values.std()) / math.sqrt(len(targets)), known[metric] if known else 0.0)
         if len(self.different_targets) == 1:
             return self._mean_of_targets(name, metric, level)
-        if known is None or error < _ROUNDING:
+        if known is None or error < _MEAN_ROUNDING:
             single = self._mean_of_targets(name, metric, level)
             low = self._pool(name, metric, self.different_targets, level).low
             return replace(single, low=min(low, single.estimate))
@@ -359,7 +359,7 @@ def measure(
     metrics: Sequence[str],
 ) -> dict[str, Float64[Tensor, " targets"]]:
     """The metrics of each target."""
-    rows = max(1, _NUMBERS_AT_ONCE // scores.shape[1])
+    rows = max(1, _NUMBERS_RANKED_AT_ONCE // scores.shape[1])
     fprs = {metric: fpr_of(metric) for metric in metrics if metric not in METRICS}
 
     def rank(part: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
@@ -411,7 +411,7 @@ def attainable(metric: str, *, members: int, outsiders: int, level: float) -> fl
     """The lower end of the interval of perfectly separated scores; 0 where the outsiders cannot show the rate."""
     if metric not in METRICS and not is_resolvable(fpr_of(metric), outsiders):
         return 0.0
-    counts = (min(members, _MOST_ROWS), min(outsiders, _MOST_ROWS))
+    counts = (min(members, _MOST_OF_A_KIND), min(outsiders, _MOST_OF_A_KIND))
     member = torch.arange(sum(counts)).unsqueeze(0) < counts[0]
     return pooled_estimate(member.double(), member, member, metric, level=level).low
 
@@ -422,8 +422,8 @@ def outsiders_needed(metric: str, bar: float, *, level: float) -> str:
     def suffices(count: int) -> bool:
         return attainable(metric, members=count, outsiders=count, level=level) > bar
 
-    needed = smallest_count(suffices, most=_MOST_ROWS)
-    return f"{needed:,}" if needed else f"more than {_MOST_ROWS:,}"
+    needed = smallest_count(suffices, most=_MOST_OF_A_KIND)
+    return f"{needed:,}" if needed else f"more than {_MOST_OF_A_KIND:,}"
 
 
 def model_groups(models: TrainedModels) -> list[list[int]]:

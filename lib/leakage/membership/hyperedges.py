@@ -30,7 +30,7 @@ SIGNALS = ("distance", "norm", "cosine")
 
 NEAREST = 4
 """Number of nearest hyperedges whose distances are averaged."""
-_ROUNDING = 1e-12  # a part of a unit vector below this is rounding of the rest
+_LENGTH_ROUNDING = 1e-12  # a part of a unit vector below this is rounding of the rest
 
 
 class Crossings(NamedTuple):
@@ -91,7 +91,7 @@ class _Paths:
         inside = first.flatten(0, 1) @ basis
         length = inside.norm(dim=-1)
         # If the part inside is only rounding error, `inside_norm` is 0: the network is constant along such a ray.
-        self.inside_norm = torch.where(length > _ROUNDING, length, 0.0)
+        self.inside_norm = torch.where(length > _LENGTH_ROUNDING, length, 0.0)
         axis = torch.eye(1, inside.shape[-1], dtype=inside.dtype, device=inside.device)
         self.direction = torch.where(self.inside_norm[:, None] > 0, inside / self.inside_norm[:, None], axis)
         self.outside = torch.zeros_like(self.inside_norm)

@@ -18,7 +18,7 @@ from leakage.models.mlp import Mlp
 from leakage.precision import DTYPE
 
 _CACHED = 2**17  # numbers of noisy copies in one query to an `Mlp`: 1 MiB of float64 stays in the cache
-_CHUNK = 2**22  # in one query to another classifier, where each query may be slow: 32 MiB
+_NUMBERS_IN_QUERY = 2**22  # in one query to another classifier, where each query may be slow: 32 MiB
 
 
 def _flip_bits(points: Tensor, copies: int, amount: float, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
@@ -123,7 +123,7 @@ def _predict(network: Classifier, points: Float[Tensor, "t d"]) -> Int[Tensor, "
 
 def _points_per_query(network: Classifier, numbers: int) -> int:
     """How many points one query takes, if all copies of one point hold so many numbers."""
-    return max(1, (_CACHED if isinstance(network, Mlp) else _CHUNK) // numbers)
+    return max(1, (_CACHED if isinstance(network, Mlp) else _NUMBERS_IN_QUERY) // numbers)
 
 
 class _Search:

@@ -20,7 +20,7 @@ from leakage.models.mlp import Mlp
 TIE_TOLERANCE = 1e-12
 """Outputs that differ by less, in units of the largest, are equal; pieces below this share of a ray are none."""
 _STALE = 0.9  # drop finished rays when fewer than this share is left (dropping copies the rest)
-_CHUNK = 4096  # segments looked at together: the heights of a few hundred neurons there fit a cache
+_SEGMENTS_AT_ONCE = 4096  # segments looked at together: the heights of a few hundred neurons there fit a cache
 
 
 class Crossings(NamedTuple):
@@ -185,7 +185,7 @@ def segment_label_change(network: Mlp, points: Float[Tensor, "t d"], ends: Float
     the label of the end is that of the point and no other comes between.
     """
     found = torch.full_like(points[:, 0], torch.inf)
-    parts = zip(points.split(_CHUNK), ends.split(_CHUNK), strict=True)
+    parts = zip(points.split(_SEGMENTS_AT_ONCE), ends.split(_SEGMENTS_AT_ONCE), strict=True)
     unproved = (~torch.cat([_keeps_label(network, *part) for part in parts])).nonzero().squeeze(-1)
     if len(unproved):
         found[unproved] = _follow_segments(network, points[unproved], ends[unproved])

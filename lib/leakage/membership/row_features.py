@@ -16,7 +16,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from torch import Tensor
 
 _FOLDS = 5
-_MOST_ROWS = 10_000  # that one fit sees: more take longer and hardly change it
+_MOST_FITTED = 10_000  # that one fit sees: more take longer and hardly change it
 _TREES: dict[str, Any] = dict(max_iter=50, max_leaf_nodes=8, early_stopping=False, random_state=0)
 _ONE_SPREAD = float(special.ndtr(1.0))  # the quantile of a Gaussian that is one standard deviation above its mean
 _LEAST_SHARE = 0.25  # of the spread of all outsiders: less is the error of the fit
@@ -100,5 +100,5 @@ def _order_by_content(table: np.ndarray) -> np.ndarray:
 
 
 def _thin_out(rows: np.ndarray) -> np.ndarray:
-    """At most `_MOST_ROWS` of the rows, evenly over their order."""
-    return rows[:: -(-len(rows) // _MOST_ROWS)]
+    """At most `_MOST_FITTED` of the rows, evenly over their order."""
+    return rows[:: -(-len(rows) // _MOST_FITTED)]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from leakage.threads import map_threads
 
-_NUMBERS = 2**18  # in a float64 table of one call in `map_columns`: 2 MiB, which a core's cache holds
+_NUMBERS_IN_BLOCK = 2**18  # in a float64 table of one call in `map_columns`: 2 MiB, which a core's cache holds
 
 
 def shadow_matrix(
@@ -52,7 +52,7 @@ def map_columns(function: Callable[..., tuple[Tensor, ...]], *tables: Tensor) ->
     Within `threads.use_threads` threads share the calls.
     """
     columns = tables[0].shape[-1]
-    size = max(1, _NUMBERS // tables[0][..., 0].numel())
+    size = max(1, _NUMBERS_IN_BLOCK // tables[0][..., 0].numel())
     results: list[Tensor] = []
 
     def fill(first: int) -> None:

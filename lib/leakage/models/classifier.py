@@ -17,7 +17,7 @@ from leakage import arguments
 
 Classifier = Callable[[Tensor], Tensor]
 """Logits `(t, classes)` of points `(t, …)`; log-posteriors are accepted too."""
-_CHUNK = 4096  # points at once
+_POINTS_AT_ONCE = 4096  # points at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class ModuleClassifier:
         modes = [(layer, layer.training) for layer in self.module.modules()]
         self.module.eval()
         try:
-            outputs = [self.module(chunk) for chunk in points.to(destination).split(_CHUNK)]
+            outputs = [self.module(chunk) for chunk in points.to(destination).split(_POINTS_AT_ONCE)]
         finally:
             for layer, training in modes:
                 layer.training = training

@@ -26,7 +26,7 @@ from leakage.models.initialisation import Stack
 from leakage.models.mlp import Mlp
 
 _LARGEST_LAYER = 2**20  # numbers in the widest layer of one evaluated chunk: 4 MiB of float32 stay in the cache
-_CHUNK = 125  # examples that a module evaluates at once
+_EXAMPLES_AT_ONCE = 125  # examples that a module evaluates at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,7 +236,9 @@ class ModuleEnsemble:
             losses, wrong = cross_entropies(logits, targets)
             return ExampleLosses(losses, wrong.long(), torch.ones_like(targets))
 
-        chunks = [examples[slice(first, first + _CHUNK)] for first in range(0, len(examples), _CHUNK)]
+        chunks = [
+            examples[slice(first, first + _EXAMPLES_AT_ONCE)] for first in range(0, len(examples), _EXAMPLES_AT_ONCE)
+        ]
         found = [
             concatenate(self._apply(judge, self.stack[index], chunk, shared=True) for chunk in chunks)
             for index in self._groups()

@@ -118,7 +118,7 @@ def test_a_score_does_not_depend_on_the_membership_of_its_own_row(attack):
 
 
 def test_a_fit_sees_a_part_of_many_rows(monkeypatch):
-    monkeypatch.setattr(row_features, "_MOST_ROWS", 100)
+    monkeypatch.setattr(row_features, "_MOST_FITTED", 100)
     draws = stream(0, "many")
     member, features = halves(draws), some_features(draws)
     features[:, 2] += 3.0 * member[0]

@@ -29,7 +29,7 @@ def module() -> nn.Sequential:
 
 
 def test_a_module_is_asked_in_evaluation_mode_and_stays_as_it_was(monkeypatch):
-    monkeypatch.setattr(classifier, "_CHUNK", 7)
+    monkeypatch.setattr(classifier, "_POINTS_AT_ONCE", 7)
     model = module().train()
     model[3].eval()  # part of it may be fixed
     state = {name: value.clone() for name, value in model.state_dict().items()}

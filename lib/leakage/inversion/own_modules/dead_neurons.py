@@ -20,7 +20,7 @@ from leakage.inversion.own_modules.equations import ModuleEquations
 
 MAX_BATCH = 12
 """The largest batch to look for: the number of draws grows as $2^B$."""
-_DRAWS_AT_ONCE = 2048
+_TUPLES_AT_ONCE = 2048
 _DRAWS = 240  # times 2^B: one is right for an input with the chance 2^(1 - B) where half of the neurons are dead
 _DEAD = {torch.float32: 1e-5, torch.float64: 1e-9}  # slopes below, relative to the largest, are 0; rounding leaves less
 _CLEAR = 100.0  # times `_DEAD`: from here on, slopes and singular values are not rounding
@@ -50,7 +50,7 @@ def separate_inputs(equations: ModuleEquations, *, generator: torch.Generator) -
     batch = equations.batch
     found, best, fewest = rows.new_zeros((0, batch)), None, len(rows) * batch + 1
     weights = first.weights @ basis
-    rounds = -(-_DRAWS * 2**batch // _DRAWS_AT_ONCE) if len(alive) >= batch else 0
+    rounds = -(-_DRAWS * 2**batch // _TUPLES_AT_ONCE) if len(alive) >= batch else 0
     for round_number in range(rounds):
         found = _best_normals(torch.cat([found, _normals(alive, threshold, generator)]), rows, weights, threshold)
         selections = islice(_candidates(found, rows, equations, threshold), _SELECTIONS[round_number == rounds - 1])
@@ -67,7 +67,7 @@ def _normals(rows: Float[Tensor, "n b"], threshold: float, generator: torch.Gene
     size = rows.shape[1]
     if size == 1:
         return torch.ones_like(rows[:1])
-    drawn = draws.integers(len(rows), (_DRAWS_AT_ONCE, size - 1), generator=generator, like=rows)
+    drawn = draws.integers(len(rows), (_TUPLES_AT_ONCE, size - 1), generator=generator, like=rows)
     _, sizes, right = torch.linalg.svd(normalize(rows[drawn], dim=-1), full_matrices=True)
     # If the neurons of all rows are dead for two inputs, the rows depend on each other and have no single normal.
     return right[sizes[:, -1] > _CLEAR * threshold, -1]

@@ -23,7 +23,7 @@ from leakage.inversion.own_modules.first_layer import FirstLayer, NoRoute, descr
 
 _AT_ONCE = 16  # starts whose derivatives are in memory together
 _LEAST_BIAS = 1e-12  # of the last coordinate in the span: below it the bias determines no lengths
-_RIDGE = 1e-14
+_GRAM_RIDGE = 1e-14
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +121,7 @@ class ModuleEquations:
             none = torch.cat([point.flatten(), point.new_zeros(self.batch * self.first.output_count)])
             left, slopes = self.error(none), self._residual_columns(none)
             gram = slopes.mT @ slopes
-            ridge = (_RIDGE * gram.diagonal().mean()).clamp_min(torch.finfo(gram.dtype).tiny)
+            ridge = (_GRAM_RIDGE * gram.diagonal().mean()).clamp_min(torch.finfo(gram.dtype).tiny)
             eye = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
             found = torch.linalg.solve(gram + ridge * eye, -slopes.mT @ left)
             return torch.cat([point.flatten(), found]), (left + slopes @ found).norm()

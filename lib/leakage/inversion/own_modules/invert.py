@@ -53,7 +53,7 @@ _STARTS = 8
 _STEPS = 80
 _FINAL_STEPS = 20  # from a batch that another route found
 _SPREAD = (0.3, 10.0)  # of drawn points about the point of the span nearest to 0, in its distance
-_LENGTHS = (0.1, 10.0)  # of drawn inputs, where the gradient does not determine them
+_UNKNOWN_LENGTHS = (0.1, 10.0)  # of drawn inputs, where the gradient does not determine them
 _SCALE = "each (x, r) may be (s·x, r/s) with s > 0; lengths are set to 1"
 _MIRROR = "an input may be (-x, -r)"
 _SAFETY = 4.0  # of the bound to first order: 0.18 of it was the most in 304 batches certified, of 850 random modules
@@ -241,7 +241,7 @@ def _draw_points(equations: ModuleEquations, norm: float | None, generator: torc
     drawn = draws.gaussian((_DRAWN, equations.batch, width), generator=generator, like=like)
     if norm is not None:
         return norm * normalize(drawn, dim=-1)
-    low, high = _SPREAD if equations.first.biased else _LENGTHS
+    low, high = _SPREAD if equations.first.biased else _UNKNOWN_LENGTHS
     lengths = torch.logspace(math.log10(low), math.log10(high), _DRAWN, dtype=like.dtype, device=like.device)
     if equations.first.biased:
         lengths = lengths * equations.origin.norm()
