@@ -117,7 +117,7 @@ def of_models(
 ) -> Audit:
     """Audit models that are trained already: by their losses, and by whether they are right.
 
-    Models are asked one after the other, about all points at once. Attacks that look at more than losses are run by
+    Models are asked one after the other, about all rows at once. Attacks that look at more than losses are run by
     `leakage.evaluate`. All other arguments are those of `of_losses`.
 
     Args:

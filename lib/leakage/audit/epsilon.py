@@ -79,9 +79,9 @@ def canaries_for(
     else:
         least_wrong = epsilon_bounds.private_wrong(epsilon, delta)
 
-    def suffices(points: int) -> bool:
-        guesses = max(1, round(share * points))
-        total = epsilon_bounds.least_total(guesses, guesses, points=points, error=1 - level, least_wrong=least_wrong)
+    def suffices(canaries: int) -> bool:
+        guesses = max(1, round(share * canaries))
+        total = epsilon_bounds.least_total(guesses, guesses, points=canaries, error=1 - level, least_wrong=least_wrong)
         return total > 1
 
     found = smallest_count(suffices, most=_MOST_CANARIES)

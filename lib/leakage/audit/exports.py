@@ -22,9 +22,9 @@ SCHEMA = 1
 
 def to_json(audit: AuditResult, *, gates: Sequence[GateResult], source: Path | None) -> str:
     """The audit as strict JSON, without NaN or infinity; null where there is no value."""
-    record_rate, slice_rate = {"at_fpr": audit.least_fpr}, {"fpr": audit.slice_fpr}
-    records = audit.records()
-    record_keys = [column.lower().replace(" ", "_") for column in records.columns]
+    exposed_rate, slice_rate = {"at_fpr": audit.least_fpr}, {"fpr": audit.slice_fpr}
+    exposed = audit.exposed_rows()
+    exposed_keys = [column.lower().replace(" ", "_") for column in exposed.columns]
     slice_keys = ("by", "slice", "members", "outsiders", "auc", "tpr", "note")
     content = {
         "schema": SCHEMA,
@@ -42,7 +42,7 @@ def to_json(audit: AuditResult, *, gates: Sequence[GateResult], source: Path | N
             {**_summary(row), "sentence": audit.evaluation.results[row.attack].attack.sentence} for row in audit.results
         ],
         "baseline": audit.baseline and _summary(audit.baseline),
-        "records": [dict(zip(record_keys, row, strict=True)) | record_rate for row in records.rows],
+        "exposed_rows": [dict(zip(exposed_keys, row, strict=True)) | exposed_rate for row in exposed.rows],
         "slices": [dict(zip(slice_keys, row, strict=True)) | slice_rate for row in audit.slices().rows],
         "gates": [asdict(gate) for gate in gates],
         "verdict": verdict(gates),

@@ -191,9 +191,9 @@ def _read_archive(path: Path) -> dict[str, Any]:
         }
 
 
-def logits_of_network(name: str, network: Classifier, points: Tensor) -> tuple[Tensor, list[str]]:
-    """The logits of some points, and a note if they may be probabilities; what a softmax gives is refused."""
-    logits = network(points)
+def logits_of_network(name: str, network: Classifier, inputs: Tensor) -> tuple[Tensor, list[str]]:
+    """The logits of some rows, and a note if they may be probabilities; what a softmax gives is refused."""
+    logits = network(inputs)
     inside = bool(((logits >= 0) & (logits <= 1)).all())
     if inside and bool(((logits.sum(-1) - 1).abs() < 1e-3).all()):
         raise ValueError(
@@ -208,7 +208,7 @@ def logits_of_network(name: str, network: Classifier, points: Tensor) -> tuple[T
 
 def _to_tables(
     losses: Any, member: Any, member_losses: Any, outsider_losses: Any, target: Any
-) -> tuple[Float[Tensor, "models points"], Bool[Tensor, "models points"]]:
+) -> tuple[Float[Tensor, "models rows"], Bool[Tensor, "models rows"]]:
     """Losses and who was trained on what, (models, rows), from two tables or from two vectors of one model."""
     given = [one is not None for one in (losses, member, member_losses, outsider_losses)]
     if given == [False, False, True, True]:
@@ -230,7 +230,7 @@ def _to_tables(
     return values, truths
 
 
-def _check_axes(losses: Float[Tensor, "models points"], member: Bool[Tensor, "models points"]) -> list[str]:
+def _check_axes(losses: Float[Tensor, "models rows"], member: Bool[Tensor, "models rows"]) -> list[str]:
     """A note that models are more than rows; tables that their transposed form explains better are refused."""
     found = f"{len(losses):,} models and {losses.shape[1]:,} rows"
     cure = "if both arrays are transposed, give `losses.T` and `member.T`"
@@ -239,7 +239,7 @@ def _check_axes(losses: Float[Tensor, "models points"], member: Bool[Tensor, "mo
     return [f"There are {found}; {cure}."]
 
 
-def _is_transposed(losses: Float[Tensor, "models points"], member: Bool[Tensor, "models points"]) -> bool:
+def _is_transposed(losses: Float[Tensor, "models rows"], member: Bool[Tensor, "models rows"]) -> bool:
     """Whether only the transposed table of members has pairs, or models differ far more from each other than rows do.
 
     Rows are easy or hard for all models alike. It is an F test of the ranks of losses.
@@ -270,7 +270,7 @@ def _spread_target_row(
 
 
 def _clip_losses(
-    losses: Float[Tensor, "models points"], population: Tensor | None, member: Bool[Tensor, "models points"]
+    losses: Float[Tensor, "models rows"], population: Tensor | None, member: Bool[Tensor, "models rows"]
 ) -> tuple[Tensor, Tensor | None, list[str]]:
     """Losses -log p with p and 1 - p clipped where they are coarse (see the top of this module), and notes."""
     notes = _check_losses("losses", losses, member)
@@ -284,9 +284,7 @@ def _clip_losses(
     return losses, population, [*notes, *more]
 
 
-def _check_losses(
-    name: str, losses: Float[Tensor, "models points"], member: Bool[Tensor, "models points"]
-) -> list[str]:
+def _check_losses(name: str, losses: Float[Tensor, "models rows"], member: Bool[Tensor, "models rows"]) -> list[str]:
     """Notes on losses that are no -log p of a useful model; those that cannot be attacked are refused."""
     own = member | ~member.any(-1, keepdim=True)  # what a model was trained on, or all if that is none of the rows
     broken = losses.isnan().any(-1)
@@ -309,7 +307,7 @@ def _check_losses(
     ] * bool(diverged)
 
 
-def _probability_floor(losses: Float[Tensor, "models points"]) -> tuple[float, list[str]]:
+def _probability_floor(losses: Float[Tensor, "models rows"]) -> tuple[float, list[str]]:
     """The least value that p and 1 - p are clipped to, and a note on the clipping; 0 where nothing is clipped.
 
     Probabilities are coarse if some are 0 or 1 and no others are as near to 0 or 1 as `_COARSE`. Where p was 0 or 1
@@ -342,7 +340,7 @@ def _is_one_value(losses: Float[Tensor, " some"]) -> bool:
 
 
 def _scale_losses(
-    losses: Float[Tensor, "models points"], population: Tensor | None, member: Bool[Tensor, "models points"]
+    losses: Float[Tensor, "models rows"], population: Tensor | None, member: Bool[Tensor, "models rows"]
 ) -> tuple[Tensor, Tensor | None, list[str]]:
     r"""Losses that are no -log p, from 0 upwards, in a unit of $\sqrt 2$ of their standard deviations.
 
@@ -357,7 +355,7 @@ def _scale_losses(
 
 
 def _check_units(
-    member: Bool[Tensor, "models points"], unit: Int[Tensor, " points"], names: np.ndarray
+    member: Bool[Tensor, "models rows"], unit: Int[Tensor, " rows"], names: np.ndarray
 ) -> Bool[Tensor, "models units"]:
     """Whether each model was trained on each unit."""
     inside = member[:, _first_rows(unit.numpy())]
@@ -384,7 +382,7 @@ def _first_rows(unit: np.ndarray) -> np.ndarray:
     return np.unique(unit, return_index=True)[1]
 
 
-def _find_targets(member: Bool[Tensor, "models points"], target: Any) -> tuple[int, ...]:
+def _find_targets(member: Bool[Tensor, "models rows"], target: Any) -> tuple[int, ...]:
     """The models that are attacked: the one asked for, or all that have enough members and outsiders."""
     inside = member.sum(-1)
     fewest = torch.minimum(inside, member.shape[1] - inside)
@@ -405,7 +403,7 @@ def _find_targets(member: Bool[Tensor, "models points"], target: Any) -> tuple[i
     return targets
 
 
-def find_partners(member: Bool[Tensor, "models points"]) -> Int[Tensor, " models"] | None:
+def find_partners(member: Bool[Tensor, "models rows"]) -> Int[Tensor, " models"] | None:
     """Each model's partner, where all models come in complementary pairs; else None."""
     waiting: dict[bytes, list[int]] = {}
     partner = [-1] * len(member)

@@ -98,7 +98,7 @@ $gates
 <h2>Most exposed rows</h2>
 <p>Members that $strongest flags at a low false positive rate; <em>outranks</em> is the share of the outsiders whose
 score is lower.</p>
-$records
+$exposed
 $slices
 <footer>A larger score means a likelier member. AUC ½, advantage 0 and a TPR equal to the FPR are guessing.</footer>
 </body>
@@ -125,7 +125,7 @@ def html_page(audit: AuditResult, *, title: str, gates: Sequence[GateResult], so
         attacks="".join(f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>" for name, text in attacks),
         figure=_to_svg(roc_figure(audit)),
         strongest=html.escape(audit.strongest.attack),
-        records=audit.records()._repr_html_(),
+        exposed=audit.exposed_rows()._repr_html_(),
         slices=f"<h2>Slices</h2>\n{slices._repr_html_()}" if len(slices) else "",
     )
 

@@ -242,7 +242,7 @@ class AuditResult:
             if end.attainable <= 0
         ]
 
-    def records(self, k: int = 20) -> NumberTable:
+    def exposed_rows(self, k: int = 20) -> NumberTable:
         """The k members most exposed to the strongest attack.
 
         `found`: of the targets trained on the row, the number for which the attack flags it at false positive rate

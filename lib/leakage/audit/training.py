@@ -38,7 +38,7 @@ _CALIBRATE = "wrap it in scikit-learn's CalibratedClassifierCV, which adds proba
 _FOR_REGRESSION = "for a regressor, train copies and give squared errors to `audit.of_losses(…, probabilities=False)`"
 Factory = Callable[[], Any]
 Train = Callable[[Any, Any, Any], Any]
-Answers = tuple[Float[Tensor, "... points"], Bool[Tensor, "... points"]]
+Answers = tuple[Float[Tensor, "... rows"], Bool[Tensor, "... rows"]]
 """Losses, and whether predictions are right: only these are kept of a trained model, not its weights."""
 
 
@@ -74,7 +74,7 @@ def train_clones(
     return validate_inputs(losses, member, correct=correct, sure_of_axes=True, **named), notes
 
 
-def _rehearse(member: Bool[Tensor, "models points"], named: dict[str, Any], options: AuditOptions, X: Any) -> list[str]:
+def _rehearse(member: Bool[Tensor, "models rows"], named: dict[str, Any], options: AuditOptions, X: Any) -> list[str]:
     """Check all that an audit of these halves needs, on drawn losses, before anything is trained; notes on the rows."""
     drawn = uniform(member.shape, generator=torch.Generator().manual_seed(0))
     inputs = validate_inputs(-(-drawn).log1p(), member, correct=drawn < 0.5, sure_of_axes=True, **named)
@@ -318,7 +318,7 @@ def _match_precision(X: Tensor, module: nn.Module) -> Tensor:
 
 def _draw_halves(
     rows: int, models: int, draws: torch.Generator, units: Any = None, *, equal: bool = False
-) -> Bool[Tensor, "models points"]:
+) -> Bool[Tensor, "models rows"]:
     """Random halves of the units and their complements; if `equal`, of an odd number, independent equal halves."""
     unit = torch.arange(rows) if units is None else number_units(units, rows)[1]
     count = int(unit.max()) + 1 if rows else 0

@@ -171,8 +171,8 @@ def test_the_order_of_rows_does_not_matter(random, design):
     after = audit.of_losses(losses[:, order], member[:, order], target=target, labels=labels[order])
     assert cells(before.table()) == pytest.approx(cells(after.table()))
     assert cells(before.slices()) == pytest.approx(cells(after.slices()))
-    numbers = [[record[key] for key in ("found", "outranks")] for record in before.records(30)]
-    moved = [[record[key] for key in ("found", "outranks")] for record in after.records(30)]
+    numbers = [[record[key] for key in ("found", "outranks")] for record in before.exposed_rows(30)]
+    moved = [[record[key] for key in ("found", "outranks")] for record in after.exposed_rows(30)]
     assert np.allclose(numbers, moved)
 
 
@@ -182,7 +182,7 @@ def test_planted_rows_are_the_most_exposed():
     planted = [3, 50, 301]
     losses[:, planted] = np.where(member[:, planted], 1e-6, 5.0)
     found = audit.of_losses(losses, member, labels=["a", "b"] * (ROWS // 2), groups=np.arange(ROWS) // 100)
-    first = [found.records(3)[place] for place in range(3)]
+    first = [found.exposed_rows(3)[place] for place in range(3)]
     assert {record["row"] for record in first} == set(planted)
     assert all(record["found"] == record["of models"] == 4 for record in first)
     assert {record["label"] for record in first} == {"a", "b"}
@@ -195,7 +195,7 @@ def test_a_row_found_often_comes_before_one_that_was_found_once():
     member[0, 0], member[:7, 1] = True, True
     losses = some_losses(member, 0.0)
     losses[:, :2] = np.where(member[:, :2], 1e-6, 5.0)
-    first, second = audit.of_losses(losses, member, fprs=(0.05,)).records(2)
+    first, second = audit.of_losses(losses, member, fprs=(0.05,)).exposed_rows(2)
     assert (first["row"], first["of models"]) == (1, 7)
     assert second["found"] >= second["of models"] / 2
 
@@ -428,11 +428,11 @@ def test_json_is_strict_and_complete(design):
     assert {row["attack"] for row in found["attacks"]} == DESIGNS[design][2]
     assert all(row["sentence"] for row in found["attacks"])
     assert found["attacks"][0]["tpr"][1] == {"fpr": 0.001, "estimate": None, "low": None, "high": None}
-    assert len(found["records"]) == 20
+    assert len(found["exposed_rows"]) == 20
     assert found["slices"][0]["slice"] == "x"
     assert [gate["failed"] for gate in found["gates"]] == [True, False]
     assert (found["verdict"], json.loads(result.to_json())["verdict"]) == ("failed", None)
-    parts = [found, *(row for key in ("attacks", "records", "slices", "gates") for row in found[key])]
+    parts = [found, *(row for key in ("attacks", "exposed_rows", "slices", "gates") for row in found[key])]
     assert all(re.fullmatch("[a-z_]+", key) for part in parts for key in part)
 
 
@@ -560,7 +560,7 @@ def test_units_of_one_row_change_nothing(design):
     alone, named = (audit.of_losses(losses, design(), units=units, **known) for units in (None, np.arange(ROWS)))
     assert cells(alone.table()) == pytest.approx(cells(named.table()))
     assert cells(alone.slices()) == pytest.approx(cells(named.slices()))
-    assert [row["row"] for row in alone.records()] == [int(row["unit"]) for row in named.records()]
+    assert [row["row"] for row in alone.exposed_rows()] == [int(row["unit"]) for row in named.exposed_rows()]
 
 
 def test_all_numbers_are_of_units_whose_scores_are_means():
@@ -573,7 +573,7 @@ def test_all_numbers_are_of_units_whose_scores_are_means():
         expected = rows.scores[name].reshape(8, VISITS, len(PEOPLE)).mean(1)
         assert scores == pytest.approx(expected, abs=1e-9)
         assert people.interval(name, "auc").estimate > rows.interval(name, "auc").estimate + 0.02
-    assert {record["unit"] for record in people.records()} < {*PEOPLE}
+    assert {record["unit"] for record in people.exposed_rows()} < {*PEOPLE}
     assert any("100 units" in note for note in people.notes)
     assert "of 100 units the strongest attack" in people._repr_html_()
 

@@ -167,7 +167,7 @@ def test_the_headline_is_the_attack_that_finds_most_at_one_percent():
     assert found.headline == "tpr@0.01"
     lows = {row.attack: found.interval(row.attack, "tpr@0.01").low for row in found.results}
     assert found.strongest.attack == max(lows, key=lows.__getitem__)
-    assert {record["row"] for record in found.records(20)} <= set(np.flatnonzero(sure))
+    assert {record["row"] for record in found.exposed_rows(20)} <= set(np.flatnonzero(sure))
     few = audit.of_losses(losses[:, :150], member[:, :150])
     assert few.headline == "auc"
 

@@ -144,7 +144,7 @@ def test_halves_are_drawn_of_units():
         rows = member[:, units == one]
         assert (rows.all(1) | ~rows.any(1)).all()
     assert (found.member.sum(1) == 15).all()
-    assert found.records(1)[0]["unit"] in {*map(str, range(30))}
+    assert found.exposed_rows(1)[0]["unit"] in {*map(str, range(30))}
 
 
 class Counted(GaussianNB):
