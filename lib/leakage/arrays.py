@@ -30,6 +30,8 @@ def to_array(name: str, values: Any) -> np.ndarray:
     """The values as an array of any type; masked ones become NaN or None."""
     try:
         if isinstance(values, Tensor):
+            if values.is_nested:
+                raise ValueError(f"`{name}` must have rows of equal lengths, got a nested tensor; pad its rows.")
             return _to_plain(values).numpy()
         if hasattr(values, "toarray"):
             if (size := int(np.prod(values.shape))) > _MOST_DENSE:
@@ -118,7 +120,10 @@ def to_floats(name: str, values: Any) -> Tensor:
 
 def to_matrix(name: str, values: Any, *, boolean: bool = False) -> Tensor:
     """A matrix (models, rows) of `to_floats`, or with `boolean` of truth values."""
-    matrix = (to_tensor if boolean else to_floats)(name, values)
+    matrix = to_tensor(name, values)
+    if not boolean and matrix.dtype == torch.bool:
+        raise TypeError(f"`{name}` must hold numbers, got truth values; give 0 and 1 as numbers, or are some swapped?")
+    matrix = matrix if boolean else to_floats(name, matrix)
     if matrix.ndim > 2 or 0 in matrix.shape:
         raise ValueError(f"`{name}` must be (models, rows), or (rows) of one model, got shape {tuple(matrix.shape)}.")
     if boolean and matrix.dtype != torch.bool and not bool(((matrix == 0) | (matrix == 1)).all()):

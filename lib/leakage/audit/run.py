@@ -56,7 +56,7 @@ def check_options(fprs: Any, level: Any, attacks: Any = None) -> AuditOptions:
             f"`fprs` must be a sequence of rates, such as (0.01, 0.001), got {arguments.shown(fprs)}; of one rate, of "
             "one element."
         )
-    rates = tuple(dict.fromkeys(arguments.check_number("fprs", fpr, above=0, below=1) for fpr in fprs))
+    rates = tuple(dict.fromkeys(_check_rate(fpr) for fpr in fprs))
     if not isinstance(attacks or {}, Mapping):
         raise TypeError(f"`attacks` must be a mapping of names to functions, got {type(attacks).__name__}.")
     own: dict[str, Attack] = {}
@@ -69,6 +69,12 @@ def check_options(fprs: Any, level: Any, attacks: Any = None) -> AuditOptions:
             raise TypeError(f"`attacks` must be functions of the models, got {arguments.shown(attack)} as {name!r}.")
         own[name] = attack if isinstance(attack, Attack) else Attack(deterministic(attack))  # pyright: ignore[reportArgumentType]
     return AuditOptions(rates, arguments.check_number("level", level, above=0, below=1), own)
+
+
+def _check_rate(fpr: Any) -> float:
+    """A rate in (0, 1); of float32 the shortest number that it stands for: 0.01, not 0.0099999998."""
+    rate = arguments.check_number("fprs", fpr, above=0, below=1)
+    return float(f"{rate:.7g}") if getattr(fpr, "itemsize", 8) == 4 else rate
 
 
 def try_attacks(models: TrainedModels, attacks: Mapping[str, Attack]) -> None:

@@ -55,7 +55,7 @@ def decode(
     slope = float(observation.activation.derivatives(-rows.new_ones(1), order=1)[1])
     on = (rows @ slope_functions(rows, slope=slope, generator=generator)) > (1 + slope) / 2
     pattern = slope + (1 - slope) * on.to(rows)
-    inputs = torch.linalg.lstsq(pattern, rows).solution @ basis.mT
+    inputs = torch.linalg.pinv(pattern) @ rows @ basis.mT  # `lstsq` needs full rank on a GPU
     # `inputs` are r_i x_i so far: w·(r_i x_i) > 0 at the neurons that are on if r_i > 0, at all others if r_i < 0.
     agreement = ((inputs @ observation.weights.mT > 0) == on.mT).to(rows).mean(-1)
     signs = torch.where(agreement < 0.5, -1.0, 1.0).to(rows)

@@ -314,6 +314,12 @@ BAD = {
     "texts": (lambda x, m: (x.astype(str), m), {}, "`losses` must hold numbers"),
     "ragged": (lambda x, m: ([[1.0], [1.0, 2.0]], m), {}, "`losses` must have rows of equal lengths"),
     "swapped": (lambda x, m: (m, x), {}, "swapped"),
+    "truth values": (lambda x, m: (x > 1, m), {}, "`losses` must hold numbers, got truth values"),
+    "nested": (
+        lambda x, m: (torch.nested.as_nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged), m),
+        {},
+        "`losses` must have rows of equal lengths, got a nested tensor",
+    ),
     "all members": (lambda x, m: (x, m | True), {}, "2 members and 2 outsiders"),
     "one row of members": (lambda x, m: (x, m[0]), {}, "say which with `target`"),
     "no such target": (lambda x, m: (x, m), {"target": 8}, "`target` must be a whole number"),
@@ -332,6 +338,14 @@ def test_what_cannot_be_used_is_refused_with_the_cure(spoil, more, message):
     member = pairs()
     with pytest.raises((TypeError, ValueError), match=message):
         audit.of_losses(*spoil(some_losses(member), member), **more)
+
+
+@pytest.mark.parametrize("wrap", [np.float32, np.float64, torch.tensor, list])
+def test_a_rate_is_the_same_in_any_precision(wrap):
+    member = pairs()
+    found = audit.of_losses(some_losses(member), member, fprs=wrap([0.1, 0.05]))
+    assert found.fprs == (0.1, 0.05)
+    assert "TPR at 5 % FPR" in found.table().columns
 
 
 def turned(models, rows, seed):
