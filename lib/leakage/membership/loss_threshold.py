@@ -11,16 +11,18 @@ from functools import partial
 import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
+from torch.nn.functional import pad
 
 from leakage.membership.shadow_models import map_columns, shadow_matrix, target_rows
-from leakage.metrics.scores import argsort_rows, round_digits
+from leakage.metrics.scores import argsort_rows, round_digits, sort_rows
+from leakage.threads import map_threads
 
 _Losses = Float[Tensor, "*e models points"]
 _Members = Bool[Tensor, "models points"]  # whether each model was trained on each point
 _Partners = Int[Tensor, " models"] | None  # each model's partner in complementary pairs; None for independent subsets
 _LEAST_LOSS = 1e-150  # nats, from which on a ratio of two losses is finite
 _MOST_IN_32_BITS = 2048  # models n whose keys, at most n³/4, are below 2³¹
-_GROUP = 256  # consecutive losses that are counted together before some are looked at one by one
+_GROUPS = 4096  # of losses that are counted together before some are looked at one by one
 
 
 def global_thresholds(
@@ -181,52 +183,46 @@ def _range_max(table: Int[Tensor, "*e models points"]) -> Callable[[Tensor, Tens
 def _best_of_all(losses: Tensor, member: Tensor, matrix: Tensor) -> Float64[Tensor, " sets"]:
     r"""The best threshold on the losses of all points, for each set of shadow models.
 
-    In whole numbers a threshold above i members and o outsiders gains $|\bar S| i - |S| o$. The ascending losses are
-    first counted in groups. Within a group the gain is at most that before it and that of its members; only the
-    groups where this reaches the best gain at the end of a group are looked at loss by loss.
+    In whole numbers a threshold above i members and o outsiders gains $|\bar S| i - |S| o$. It is first computed at
+    some losses, the edges of groups. Within a group the gain is at most that before it and that of its members; only
+    the groups where this reaches the best gain at an edge are looked at loss by loss.
     """
-    points = member.shape[1]
-    fine = losses.dtype == torch.float64  # float32 has fewer digits than `round_digits` keeps, and half the memory
-    values = (round_digits(losses) if fine else losses.float()).flatten()
-    place = argsort_rows(values)
-    values, kind, model = values[place], member.flatten()[place], place.div_(points, rounding_mode="floor").int()
-    del place  # hundreds of megabytes for millions of points
+    fine = losses.dtype == torch.float64  # float32 has fewer digits than `round_digits` keeps
+    bits = (round_digits(losses) if fine else losses.double()).view(torch.int64)
+    # The last bit of these numbers is free: it says who is a member, and is sorted with them.
+    bits = torch.cat(map_threads(sort_rows, (bits & -2 | member).view(torch.float64).split(1))).view(torch.int64)
+    values, kind = (bits & -2).view(torch.float64), (bits & 1).bool()
+    sample = values[:, :: max(1, values.numel() // (16 * _GROUPS))].flatten().sort().values
+    edges = torch.cat([sample[:: -(-len(sample) // _GROUPS)], values[:, -1:].amax(0)]).unique()
+    until = torch.searchsorted(values, edges.expand(len(values), -1).contiguous(), right=True)
+    inside = pad(kind.cumsum(-1, dtype=torch.int32), (1, 0)).gather(-1, until).double()
+    inside, outside = matrix @ inside, matrix @ (until - inside)  # (sets, groups), up to each edge
+    members, outsiders = inside[:, -1:], outside[:, -1:]
+    after = outsiders * inside - members * outside
+    before = pad(after[:, :-1], (1, 0))
+    most = before + outsiders * inside.diff(prepend=inside.new_zeros(len(inside), 1))
+    wanted = (most > 0) & (most >= after.amax(-1, keepdim=True))
+
+    looked_at = wanted.any(0).nonzero().flatten()
+    changes = torch.zeros(values.shape[0], values.shape[1] + 1, dtype=torch.int8, device=values.device)
+    changes.scatter_add_(-1, pad(until, (1, 0))[:, looked_at], changes.new_ones(len(values), len(looked_at)))
+    changes.scatter_add_(-1, until[:, looked_at], changes.new_full((len(values), len(looked_at)), -1))
+    model, place = (changes[:, :-1].cumsum(-1, dtype=torch.int8) > 0).nonzero(as_tuple=True)
+    near, kind = values[model, place], kind[model, place]
+    order = argsort_rows(near)
+    near, kind, model = near[order], kind[order], model[order]
+    group = torch.searchsorted(looked_at, torch.searchsorted(edges, near))
+    first = torch.searchsorted(group, torch.arange(len(looked_at), device=group.device))
     may_end = torch.ones_like(kind)  # whether a threshold may lie above a loss: equal losses are included together
-    torch.ne(values[1:], values[:-1], out=may_end[:-1])
-
-    inside, outside = _count_in_groups(kind, model, matrix)
-    members, outsiders = (count.sum(-1, keepdim=True) for count in (inside, outside))
-    after = (outsiders * inside - members * outside).cumsum(-1)
-    before = torch.nn.functional.pad(after[:, :-1], (1, 0))
-    most = before + outsiders * inside
-    padding = inside.shape[-1] * _GROUP - len(values)
-    ends = torch.nn.functional.pad(may_end, (0, padding)).view(-1, _GROUP)
-    best = torch.where(ends[:, -1], after, 0).amax(-1, keepdim=True)
-    wanted = (most > 0) & (most >= best) & ends.any(-1)
-
-    thresholds = matrix.new_full((len(matrix),), -math.inf)
+    torch.ne(near[1:], near[:-1], out=may_end[:-1])
+    included = matrix.new_full((len(matrix),), math.inf)
     for row in wanted.any(-1).nonzero().flatten().tolist():
-        group, shadow = wanted[row].nonzero(), matrix[row] > 0
-        place = group * _GROUP + torch.arange(_GROUP, device=group.device)
-        exists, place = place < len(values), place.clamp_max(len(values) - 1)
-        steps = torch.where(kind[place], outsiders[row], -members[row]) * (shadow[model[place]] & exists)
-        gains = before[row, group] + steps.cumsum(-1)
-        gain, first = gains.where(may_end[place], 0).flatten().max(0)
-        if float(gain) > 0:
-            last = int(place.flatten()[first])
-            # The target and its partner have two losses per point, so the next loss of a shadow model is among these.
-            tail = slice(last + 1, last + 2 * points + 2)
-            following = values[tail][shadow[model[tail]]].double()
-            thresholds[row] = (values[last].double() + (following[0] if len(following) else math.inf)) / 2
-    return thresholds
+        steps = torch.where(kind, outsiders[row], -members[row]) * matrix[row, model]
+        gains = pad(steps.cumsum(-1), (1, 0))
+        gains = gains[1:] + (before[row, looked_at] - gains[first])[group]
+        gain, last = gains.where(may_end, 0).max(0)
+        included[row] = near[last].where(gain > 0, math.inf)
 
-
-def _count_in_groups(
-    kind: Bool[Tensor, " losses"], model: Int[Tensor, " losses"], matrix: Float64[Tensor, "sets models"]
-) -> tuple[Float64[Tensor, "sets groups"], ...]:
-    """How many losses of members and of outsiders the shadow models have in each group of `_GROUP` consecutive ones."""
-    models, groups = matrix.shape[1], -(-len(model) // _GROUP)
-    group = torch.arange(len(model), dtype=model.dtype, device=model.device).div_(_GROUP, rounding_mode="floor")
-    bins = group.mul_(models).add_(model)
-    counts = (torch.bincount(bins[some], minlength=groups * models).view(groups, models) for some in (kind, ~kind))
-    return tuple(matrix @ count.mT.double() for count in counts)
+    above = torch.searchsorted(values, included.expand(len(values), -1).contiguous(), right=True)
+    following = pad(values, (0, 1), value=math.inf).gather(-1, above).mT.where(matrix > 0, math.inf).amin(-1)
+    return ((included + following) / 2).where(included < math.inf, -math.inf)

@@ -23,9 +23,9 @@ def some_losses(member, gap):
 
 @pytest.mark.parametrize("design", [paired, independent])
 @pytest.mark.parametrize("coarse", [False, True])
-@pytest.mark.parametrize("group", [1, 5, 256])
-def test_thresholds_are_those_that_the_metrics_choose_on_the_references(design, coarse, group, monkeypatch):
-    monkeypatch.setattr(loss_threshold, "_GROUP", group)
+@pytest.mark.parametrize("groups", [1, 5, 256])
+def test_thresholds_are_those_that_the_metrics_choose_on_the_references(design, coarse, groups, monkeypatch):
+    monkeypatch.setattr(loss_threshold, "_GROUPS", groups)
     member, partner = design(MODELS, POINTS)
     losses = some_losses(member, 0.3)
     if coarse:
