@@ -4,7 +4,6 @@ Its source says "reference models" for shadow models.
 """
 
 import math
-from collections.abc import Sequence
 from functools import partial
 
 import torch
@@ -52,23 +51,21 @@ def rmia(
     matrix = shadow_matrix(len(member), partner, target=target, device=member.device)
     log_ratio = partial(_log_ratio, matrix=matrix, rows=target_rows(target), offline=offline, slope=slope)
     (own,) = map_columns(log_ratio, losses, member)
-    targets = own.split(1, -2)
-    compared: Sequence[Tensor | None] = [None] * len(targets)
+    compared = own
     if population is not None:
-        (others,) = map_columns(log_ratio, population, member.new_zeros(population.shape[-2:]))
-        compared = others.split(1, -2)
+        (compared,) = map_columns(log_ratio, population, member.new_zeros(population.shape[-2:]))
     share = partial(_share_dominated, log_gamma=math.log(gamma))
-    return torch.cat(map_threads(share, zip(targets, compared, strict=True)), -2) - 0.5
+    return torch.cat(map_threads(share, zip(own.split(1, -2), compared.split(1, -2), strict=True)), -2) - 0.5
 
 
 def _share_dominated(
-    ratios: tuple[Float64[Tensor, "*e 1 points"], Float64[Tensor, "*e 1 z"] | None], *, log_gamma: float
+    ratios: tuple[Float64[Tensor, "*e 1 points"], Float64[Tensor, "*e 1 z"]], *, log_gamma: float
 ) -> Float64[Tensor, "*e 1 points"]:
-    """The share of the second ratios, or of the first, that each of the first reaches with γ, in logarithms."""
+    """The share of the second ratios that each of the first reaches with γ, in logarithms."""
     own, compared = ratios
     order = argsort_rows(own)  # ascending numbers are found several times as fast
     ascending = own.gather(-1, order)
-    ranked = (ascending if compared is None else sort_rows(compared)).round(decimals=_DECIMALS)
+    ranked = sort_rows(compared).round(decimals=_DECIMALS)
     dominated = torch.searchsorted(ranked, (ascending - log_gamma).round_(decimals=_DECIMALS), right=True)
     return torch.empty_like(own).scatter_(-1, order, dominated.double() / ranked.shape[-1])
 
