@@ -116,8 +116,9 @@ def _best_of_each(
     order = argsort_rows(values.mT.contiguous()).mT.contiguous()
     values, kind = values.gather(-2, order), member.expand_as(order).gather(-2, order)
     place = torch.arange(models, device=losses.device).unsqueeze(-1)
-    cuts = torch.empty_like(order).scatter_(-2, order, place.expand_as(order))[..., left_out.mT, :]
-    cuts = [cuts.amin(-3), cuts.amax(-3)][:several]  # the places of the models left out, each (..., sets, points)
+    cuts = torch.empty_like(order).scatter_(-2, order, place.expand_as(order))[..., left_out.mT, :].unbind(-3)
+    if several == 2:  # the places of the models left out, ascending; each is (..., sets, points)
+        cuts = torch.minimum(*cuts), torch.maximum(*cuts)
     steps = [kind.gather(-2, cut) for cut in cuts]
     may_end = torch.ones_like(kind)  # equal losses are included together
     torch.ne(values[..., 1:, :], values[..., :-1, :], out=may_end[..., :-1, :])
