@@ -48,6 +48,18 @@ def test_an_entry_is_a_line_until_it_is_opened_and_a_link_to_it_opens_it(opened,
     entry = page.locator("details.name", has=page.locator("[id='leakage.metrics.roc.auc']"))
     page.wait_for_function("() => document.querySelector('details.name[open]')")
     assert entry.evaluate("fold => fold.open")
-    assert entry.locator("summary").inner_text().strip().startswith("auc ")
+    assert entry.locator("summary").first.inner_text().strip().startswith("auc ")
     assert page.locator("details.name[open]").count() == 1
     assert page.locator("details.name summary a").count() == 0
+
+
+def test_the_source_of_a_call_opens_below_it_and_scrolls_in_its_box(opened, site):
+    name = next(
+        name for name in LIBRARY.chapters if "What these calls run" in (site / f"{name}.html").read_text("utf-8")
+    )
+    page = opened(name, width=390).page
+    fold = page.locator("details.fold:has(> summary:text-is('What these calls run'))").first
+    assert not fold.evaluate("fold => fold.open")
+    page.evaluate("document.querySelectorAll('details').forEach(fold => (fold.open = true))")
+    assert "def " in fold.locator("pre").first.inner_text() or "class " in fold.locator("pre").first.inner_text()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -79,6 +79,18 @@ def public_entries(body: ast.Module | _Entry) -> list[_Entry]:
     ]
 
 
+def _first_line(node: ast.stmt) -> int:
+    return min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", ()))])
+
+
+def _bound_names(statement: ast.stmt) -> list[str]:
+    """The names that a statement of a module defines as function, class or constant."""
+    if isinstance(statement, _Entry):
+        return [statement.name]
+    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
 @dataclass(frozen=True)
 class Library:
     """The packages in the folder `lib`; `sources` is the Python text of each chapter."""
@@ -179,8 +191,7 @@ class Library:
         module, node = next(module for module in _parents(path) if module in self.modules), self.names[path]
         assert isinstance(node, _Entry)
         name = path.removeprefix(f"{module}.")
-        lines = self.modules[module].read_text("utf-8").splitlines()
-        first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+        lines, first = self._lines(module), _first_line(node)
         head = lines[first - 1 : max(node.lineno, node.body[0].lineno - 1)]
         if isinstance(node, ast.ClassDef):
             fields = [line for line in node.body if isinstance(line, ast.AnnAssign)]
@@ -190,11 +201,69 @@ class Library:
         return {
             "kind": "property" if is_property else kind,
             "name": name,
-            "source": f"{self.file(module)}#L{first}",
+            "source": f"{self.file(module)}#L{first}-L{node.end_lineno}",
             "code": textwrap.dedent("\n".join(head)),
             "text": self.text(path, least=module.count(".") + 1),
             "methods": self.entries(path),
         }
+
+    def is_entry(self, path: str) -> bool:
+        """Whether a dotted path is that of a public function or class of a module."""
+        return path.rpartition(".")[0] in self.modules and isinstance(self.names.get(path), _Entry)
+
+    @cached_property
+    def uses(self) -> dict[str, list[str]]:
+        """What each function and class uses of what is private in its module, or constant, in the module's order."""
+        found: dict[str, list[str]] = {}
+        for path in filter(self.is_entry, self.names):
+            module, _, name = path.rpartition(".")
+            named, used = self._definitions[module], [name]
+            for one in used:  # it grows
+                inner = dict.fromkeys(node.id for node in ast.walk(named[one]) if isinstance(node, ast.Name))
+                private = (n for n in inner if n in named and (n.startswith("_") or not isinstance(named[n], _Entry)))
+                used += [n for n in private if n not in used]
+            found[path] = [f"{module}.{one}" for one in named if one in used and one != name]
+        return found
+
+    @cached_property
+    def _definitions(self) -> dict[str, dict[str, ast.stmt]]:
+        """The statement that defines each name of each module."""
+        bodies = {module: node.body for module, node in self.names.items() if isinstance(node, ast.Module)}
+        return {
+            module: {name: statement for statement in body for name in _bound_names(statement)}
+            for module, body in bodies.items()
+        }
+
+    def source(self, path: str, *, but: Collection[str] = (), most: int | None = None) -> str:
+        """The source of a function or class, below the constants and above the functions that it `uses`.
+
+        What is in `but` is left out. Where more than `most` lines would be shown these are, too, and of a function or
+        class that is longer itself only the head is shown.
+        """
+        module, _, name = path.rpartition(".")
+        named, lines = self._definitions[module], self._lines(module)
+        parts = [named[one.rpartition(".")[2]] for one in self.uses[path] if one not in but]
+
+        def text(*parts: ast.stmt) -> list[str]:
+            return ["\n".join(lines[_first_line(part) - 1 : part.end_lineno]) for part in parts]
+
+        own = text(named[name])
+        constants = "\n".join(text(*(part for part in parts if not isinstance(part, _Entry))))
+        whole = [*filter(None, [constants]), *own, *text(*(part for part in parts if isinstance(part, _Entry)))]
+        for shown in (whole, own):
+            if most is None or len("\n\n\n".join(shown).splitlines()) <= most:
+                return "\n\n\n".join(shown)
+        return f"{self.entry(path)['code']}\n    ..."
+
+    def shown_before(self, path: str) -> dict[str, str]:
+        """What a function or class uses, and the function or class above it on its page that uses it, too."""
+        siblings = self.entries(path.rpartition(".")[0])
+        above = siblings[: siblings.index(path)]
+        users = {one: next((other for other in above if one in self.uses[other]), "") for one in self.uses[path]}
+        return {one: user for one, user in users.items() if user}
+
+    def _lines(self, module: str) -> list[str]:
+        return self.modules[module].read_text("utf-8").splitlines()
 
     def text(self, name: str, least: int = 0) -> str:
         """The docstring of `name` as Markdown: sections as lists, code spans that name something as links to it.

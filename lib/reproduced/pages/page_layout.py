@@ -23,6 +23,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from reproduced.claims.ledger import JUDGEMENT_KEY
+from reproduced.pages.called_sources import CalledSources
 from reproduced.pages.findings import ChapterFindings, Judgement
 from reproduced.pages.jinja_environment import fill_template
 from reproduced.pages.summaries import duration, verdict_counts
@@ -34,6 +35,7 @@ NOTEBOOKS = "notebooks"  # the folder of generated files with the notebooks for 
 ORIGINS = "origins.json"  # the generated file with the sentence under each page
 FOLD_LEVEL = 4  # the level of heading that opens a fold
 _HIDDEN, _NO_INPUT, _NO_CELL = "hide-input", "remove-input", "remove-cell"
+_NOT_VISIBLE = {_HIDDEN, _NO_INPUT, _NO_CELL}
 _FENCE = re.compile(r" {0,3}(?P<marks>`{3,}|~{3,}|:{3,})")
 _HOW_IT_IS_DRAWN = {"code_prompt_show": "How it is drawn", "code_prompt_hide": "Hide how it is drawn"}
 _INLINE = re.compile(r'src="data:image/png;base64,([A-Za-z0-9+/=]+)"')
@@ -53,8 +55,11 @@ class _Section:
     folded: list[NotebookNode] = field(default_factory=list)
 
 
-def arrange(notebook: NotebookNode, findings: ChapterFindings | None) -> None:
-    """Give the cells of an executed notebook the order of a page; without findings verdicts stay plain lines."""
+def arrange(notebook: NotebookNode, findings: ChapterFindings | None, sources: CalledSources | None = None) -> None:
+    """Give the cells of an executed notebook the order of a page; without findings verdicts stay plain lines.
+
+    With `sources`, that of what visible cells call stands below them.
+    """
     claims = {one.claim.id: one for one in findings.judgements} if findings else {}
     sections = [_Section()]
     for level, cell in chain.from_iterable(map(_split, notebook.cells)):
@@ -66,7 +71,9 @@ def arrange(notebook: NotebookNode, findings: ChapterFindings | None) -> None:
     top += [story for section in sections for cell in (*section.seen, *section.folded) if (story := _take_story(cell))]
     title = next((section for section in sections if section.level == 1), None)
     notebook.cells = [
-        cell for section in sections for cell in _arrange_section(section, claims, top if section is title else [])
+        cell
+        for section in sections
+        for cell in _arrange_section(section, claims, top if section is title else [], sources)
     ]
 
 
@@ -169,8 +176,13 @@ def _take_story(cell: NotebookNode) -> NotebookNode | None:
     return story
 
 
-def _arrange_section(section: _Section, claims: Mapping[str, Judgement], top: list[NotebookNode]) -> list[NotebookNode]:
-    """The cells of a section: what is seen, `top`, its chips, the folds, and last one fold with the hidden code."""
+def _arrange_section(
+    section: _Section, claims: Mapping[str, Judgement], top: list[NotebookNode], sources: CalledSources | None
+) -> list[NotebookNode]:
+    """The cells of a section: what is seen, `top`, its chips, the folds, and last one fold with the hidden code.
+
+    The source of what visible cells call is behind the chips, or at the end of the fold that they are in.
+    """
     judged = [one for cell in (*section.seen, *section.folded) for one in _take_verdicts(cell, claims)]
     code = []
     for cell in section.seen:
@@ -183,7 +195,26 @@ def _arrange_section(section: _Section, claims: Mapping[str, Judgement], top: li
         _open_in_fold(cell)
     chips = [new_markdown_cell("\n".join(chip(*one) for one in judged))] if judged else []
     heading = [new_markdown_cell(_mark_fold("#### The code of this section"))] if code else []
-    return [*section.seen, *top, *chips, *section.folded, *heading, *code]
+    called = _show_sources(section.seen, sources)
+    folds = [cell for fold in _group_folds(section.folded) for cell in (*fold, *_show_sources(fold, sources))]
+    return [*section.seen, *top, *chips, *called, *folds, *heading, *code]
+
+
+def _group_folds(cells: Iterable[NotebookNode]) -> list[list[NotebookNode]]:
+    """The cells of each fold: the first cell of one has its mark."""
+    folds: list[list[NotebookNode]] = []
+    for cell in cells:
+        if not folds or (cell.cell_type == "markdown" and f"% {FOLD_COMMENT}" in cell.source):
+            folds.append([])
+        folds[-1].append(cell)
+    return folds
+
+
+def _show_sources(cells: Iterable[NotebookNode], sources: CalledSources | None) -> list[NotebookNode]:
+    """A cell with the source of what the visible ones of these call, if there is any."""
+    visible = [cell.source for cell in cells if cell.cell_type == "code" and not {*_tags(cell)} & _NOT_VISIBLE]
+    text = sources.below(visible) if sources else ""
+    return [new_markdown_cell(text)] if text else []
 
 
 def _take_verdicts(cell: NotebookNode, claims: Mapping[str, Judgement]) -> list[tuple[Judgement, str]]:

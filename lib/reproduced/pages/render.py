@@ -23,6 +23,7 @@ from sphinx_external_toc.parsing import parse_toc_yaml
 from leakage import arguments, store
 from reproduced import repository
 from reproduced.pages import claim_tables, glossary, page_layout, summaries
+from reproduced.pages.called_sources import CalledSources
 from reproduced.pages.findings import ChapterFindings, read_chapters, read_full_scale, sort_for_reading
 from reproduced.pages.library_pages import PAGE, Library
 from reproduced.pages.page_layout import NOTEBOOKS, ORIGINS, STORY
@@ -89,11 +90,14 @@ def stage(
             store.write(book.staged / GENERATED / STORY / f"{name}.png", png)
         for file, content in page_layout.extract_pictures(notebook, _FRAMES).items():
             store.write(book.staged / _FRAMES / file, content)
+        sources = None
         if library is not None:
+            cells = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+            sources = CalledSources(library, name, cells)
             notebook.cells.append(new_markdown_cell(f"#### The library behind this\n\n{library.imports_of(name)}"))
         lacking = lacking_data([findings[name]]) if name in findings else ""
         told = (_failure_text(notebook), notes.get(name), lacking and f"{lacking} {_INSTEAD}")
-        _stage_notebook(book, name, notebook, findings.get(name), "\n\n".join(filter(None, told)))
+        _stage_notebook(book, name, notebook, findings.get(name), "\n\n".join(filter(None, told)), sources)
     absent = [name for name in book.chapters if name not in notebooks]
     for name in absent:
         page = book.staged / f"{name}.md"
@@ -141,10 +145,17 @@ def _stage_download(book: Book, name: str, notebook: NotebookNode) -> None:
     write_notebook(book.staged / GENERATED / NOTEBOOKS / f"{name}.ipynb", offered)
 
 
-def _stage_notebook(book: Book, name: str, notebook: NotebookNode, findings: ChapterFindings | None, note: str) -> None:
+def _stage_notebook(
+    book: Book,
+    name: str,
+    notebook: NotebookNode,
+    findings: ChapterFindings | None,
+    note: str,
+    sources: CalledSources | None = None,
+) -> None:
     """Put a notebook in the place of its source, in the order of a page, with a note at its top."""
     page_layout.copy_alt_texts(notebook)
-    page_layout.arrange(notebook, findings)
+    page_layout.arrange(notebook, findings, sources)
     first = next((cell for cell in notebook.cells if cell.cell_type == "markdown"), None)
     if note and first is not None:
         first["source"] = add_note(first["source"], note)

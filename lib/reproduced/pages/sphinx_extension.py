@@ -102,6 +102,18 @@ class ClaimDirective(SphinxDirective):
         return links
 
 
+class FoldDirective(SphinxDirective):
+    """A fold within a section or another fold: the argument is seen, the content opens."""
+
+    required_arguments = 1
+    final_argument_whitespace = True
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        (title,) = self.arguments
+        return [Details("", Summary("", nodes.Text(title)), *self.parse_content_to_nodes(), classes=["fold"])]
+
+
 class Folds(SphinxPostTransform):
     """Fold sections that begin with `FOLD_COMMENT`, and functions and classes, once numbers and links are settled.
 
@@ -324,6 +336,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_node(Details, html=_tag("details"))
     app.add_node(Summary, html=_tag("summary"))
     app.add_directive("claim", ClaimDirective)
+    app.add_directive("fold", FoldDirective)
     app.add_post_transform(Folds)
     app.connect("config-inited", _set_repository, priority=_BEFORE_THE_PARSER)
     app.connect("doctree-read", _load_mathjax)

@@ -35,11 +35,12 @@ def test_an_entry_has_signature_source_equation_reference_and_arguments(pages):
     page = pages[REAL.page("leakage.membership.lira")]
     entry = page.partition("::::{py:function} lira_of_logits\n")[2].partition("\n::::\n")[0]
     for part in (
-        r"\{source\}`source <lib/leakage/membership/lira\.py#L\d+>`",
+        r"\{source\}`source <lib/leakage/membership/lira\.py#L\d+-L\d+>`",
         r"\n```python\ndef lira_of_logits\(\n    logits: .*\n\) -> .*:\n```\n",
         r"\n\$\$ s\(x\) = .*\$\$\n",
         r"\n.*Source: \w",
         r"\n\*\*Args\*\*\n\n- `\w+`: \S",
+        r"\n:::\{fold\} Source\n\n`{6}python\n.*\ndef lira_of_logits\(\n.*\n`{6}\n",
     ):
         assert re.search(part, entry, re.DOTALL), part
 
@@ -48,6 +49,6 @@ def test_an_entry_has_signature_source_equation_reference_and_arguments(pages):
 def test_every_link_of_a_page_has_a_target(page, pages):
     linked = set(re.findall(r"\{py:\w+\}`[^`<]+ <([^`]+)>`", pages[page]))
     assert linked <= REAL.names.keys()
-    for file, line in re.findall(r"\{source\}`[^`<]+ <([^`#]+)(?:#L(\d+))?>`", pages[page]):
+    for file, line in re.findall(r"\{source\}`[^`<]+ <([^`#]+)(?:#L(\d+)-L\d+)?>`", pages[page]):
         lines = (ROOT / file).read_text("utf-8").splitlines()
         assert not line or re.match(r"\s*(?:def|class|@)", lines[int(line) - 1])
