@@ -25,6 +25,8 @@ from myst_parser.config.main import MdParserConfig
 from myst_parser.parsers.mdit import create_md_parser
 
 from leakage.data import datasets
+from reproduced.pages.called_sources import find_calls
+from reproduced.pages.library_pages import Library
 
 SECTIONS = (
     "The game",
@@ -60,6 +62,7 @@ class Block:
     source: str
     section: str
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    folded: bool = False  # below a heading of the fourth level
 
     @property
     def tags(self) -> frozenset[str]:
@@ -74,6 +77,11 @@ class Block:
     def plain(self) -> bool:
         """Whether the page shows the code at once; what is tagged `hide-input` it folds away."""
         return not self.hidden and "hide-input" not in self.tags
+
+    @property
+    def seen(self) -> bool:
+        """Whether a reader sees the code without opening anything."""
+        return self.plain and not self.folded
 
     @property
     def figure(self) -> Mapping[str, Any] | None:
@@ -208,14 +216,16 @@ def _inline(source: str, titles: bool = True) -> Iterator[Token]:
 
 
 def _blocks(cells: list[Any]) -> Iterator[Block]:
-    section = ""
+    section, folded = "", False
     for cell in cells:
         if cell.cell_type == "code":
-            yield Block("code", cell.source, section, cell.metadata)
+            yield Block("code", cell.source, section, cell.metadata, folded)
             continue
         for piece in _split_at_headings(cell.source):
             found = headings(piece, 2)
             section = found[0] if found else section
+            levels = [int(token.tag[1]) for token in _tokens(piece) if token.type == "heading_open"]
+            folded = levels[-1] == FOLD if levels else folded
             yield Block("markdown", piece, section, cell.metadata)
 
 
@@ -230,6 +240,10 @@ def _split_at_headings(source: str) -> Iterator[str]:
 
 PARAMETERS = {"profile": "ci", "seed": 0, "device": "auto"}
 ANSWER = ":::{admonition} The answer"
+MOST_CALL_LINES = 10  # of a cell that shows what runs
+LEAST_SEEN = 0.08  # of the lines of code of a chapter, before anything is opened
+# What an experiment calls: the rooms of the papers, attacks and trainers; not data and metrics.
+RUNNING = ("reproduced.papers.", *(f"leakage.{part}." for part in ("audit", "inversion", "membership", "trainers")))
 MOST_NUMBERS = 4  # in the sentences of an answer; its table may hold more
 FOLD = 4  # the level of heading that opens a fold
 HEADER = """\
@@ -478,6 +492,41 @@ def hidden_cells_only_report(chapter: Chapter) -> list[str]:
     return faults
 
 
+def experiments_are_called_in_sight(chapter: Chapter) -> list[str]:
+    """A section with an experiment shows at once a cell of at most `MOST_CALL_LINES` lines that calls one."""
+    called = find_calls(_library(), [block.source for block in chapter.code])
+    sections: dict[str, list[Block]] = {}
+    title = ""
+    for block in chapter.blocks:
+        if block.section == EXPERIMENTS and block.kind == "code":
+            sections.setdefault(title, []).append(block)
+        else:
+            title = next(iter(headings(block.source, 3)[-1:]), title)
+    faults = []
+    for title, blocks in sections.items():
+        running = [block for block in blocks if any(path.startswith(RUNNING) for path in called[block.source])]
+        if running and not any(b.seen and len(b.source.splitlines()) <= MOST_CALL_LINES for b in running):
+            faults.append(
+                f"{title}: show the call that runs its experiment, in a cell of {MOST_CALL_LINES} lines at most"
+            )
+    return faults
+
+
+def enough_code_is_seen(chapter: Chapter) -> list[str]:
+    lines = {
+        plain: sum(len(b.source.splitlines()) for b in chapter.code if b.plain is plain) for plain in (True, False)
+    }
+    share = lines[True] / max(1, sum(lines.values()))
+    return (
+        [] if share >= LEAST_SEEN else [f"{share:.1%} of the lines of code are seen at once, at least {LEAST_SEEN:.0%}"]
+    )
+
+
+@functools.cache
+def _library() -> Library:
+    return Library(ROOT / "lib", {})
+
+
 def data_read_is_declared(chapter: Chapter) -> list[str]:
     declared = set(chapter.declaration.get("data") or ())
     read = {name for name in datasets.DATASETS if any(chapter.calls(f"load_{name}"))}
@@ -548,6 +597,8 @@ RULES = (
     figures_are_labelled,
     absent_data_are_shown_as_absent,
     hidden_cells_only_report,
+    experiments_are_called_in_sight,
+    enough_code_is_seen,
     data_read_is_declared,
     no_cell_names_a_device,
 )

@@ -60,6 +60,7 @@ from reproduced import runtime
 from reproduced import figures
 from reproduced.claims.ledger import Ledger, glue
 from leakage.data import images
+from reproduced.papers.min_norm.least_squares import Design
 ```
 
 ```{{code-cell}}
@@ -100,6 +101,7 @@ We draw a sample at $\\gamma = 1.5$ as Theorem 3.2 and Figure 2.1 ask.
 ```{{code-cell}}
 draws = torch.rand(100, generator=run.stream("draws"))
 mean = share(draws)
+design = Design(n=100, D=300, sigma=1.0)
 digits = images.load_mnist()
 ```
 
@@ -210,6 +212,9 @@ BREACHES = [
     ("absent_data_are_shown_as_absent", ', stand_in="A flat line"', "", "`figures.show` needs `stand_in`"),
     ("hidden_cells_only_report", 'glue("mini_mean"', 'x = mean\nglue("mini_mean"', "with `x = mean`"),
     ("hidden_cells_only_report", 'f"{mean:.2f}"', "str(torch.ones(1))", "uses `torch`"),
+    ("experiments_are_called_in_sight", "cell}\ndraws", "cell}\n:tags: [hide-input]\n\ndraws", "Is the mean small?"),
+    ("experiments_are_called_in_sight", "mean = share(draws)\n", "mean = share(draws)\n" * 9, "10 lines at most"),
+    ("enough_code_is_seen", "if mean > 0", "x = 1\n" * 400 + "if mean > 0", "of the lines of code are seen at once"),
     ("data_read_is_declared", "images.load_mnist()", "draws", "`data` declares mnist, which no cell reads"),
     ("data_read_is_declared", "images.load_mnist()", 'datasets.is_available("adult")', "the cells read adult"),
     ("no_cell_names_a_device", "x.mean()", "x.mean().cpu()", "names a device"),
