@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from fnmatch import fnmatch
 from pathlib import Path
 
 import check_jsonschema
@@ -26,7 +27,7 @@ BOOK = ROOT / "book"
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
 CONFIG = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
-PAGES = sorted(BOOK.glob("*.md"))
+PAGES = sorted(path for path in BOOK.glob("*.md") if path.name != "README.md")
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
 ACTIONS = sorted((ROOT / ".github" / "actions").glob("*/action.yml"))
@@ -132,10 +133,19 @@ def test_licences_agree():
     assert "Attribution 4.0 International" in (ROOT / "LICENSE-PROSE").read_text(encoding="utf-8")
 
 
-def test_every_file_the_readme_links_to_exists():
-    for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"):
-        for target in re.findall(r"\]\(([^)#\s]+)\)", (ROOT / name).read_text(encoding="utf-8")):
-            assert target.startswith("https://") or (ROOT / target).exists(), f"{name}: {target}"
+def test_every_file_the_readmes_link_to_exists():
+    for path in (*ROOT.glob("*.md"), BOOK / "README.md", ROOT / "tests" / "README.md"):
+        for target in re.findall(r"\]\(([^)#\s]+)\)", path.read_text(encoding="utf-8")):
+            assert target.startswith("https://") or (path.parent / target).exists(), f"{path}: {target}"
+
+
+def test_the_table_of_promises_names_tests_that_exist():
+    table = re.findall(r"^\| .* \| (.*) \|$", (ROOT / "tests" / "README.md").read_text("utf-8"), re.MULTILINE)
+    names = {name for cell in table for name in re.findall(r"`([^`]+)`", cell) if not name.startswith("make ")}
+    tests = [path.relative_to(ROOT / "tests").as_posix() for path in (ROOT / "tests").rglob("test_*.py")]
+    known = {re.sub(r"test_(\w+)\.py$", r"\1", test) for test in tests}
+    assert names
+    assert not [name for name in names if not any(fnmatch(one, name) for one in known)]
 
 
 # ── the book's contents and bibliography ──────────────────────────────────────────────────────────────────────────────
@@ -252,7 +262,7 @@ def test_a_pinned_action_names_its_version(path):
 def test_continuous_integration_runs_the_make_targets_that_exist():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([\w-]+):", makefile, re.MULTILINE))
-    pages = (ROOT / name for name in ("README.md", "CONTRIBUTING.md", "book/run_it.md"))
+    pages = (ROOT / name for name in ("README.md", "CONTRIBUTING.md", "tests/README.md", "book/run_it.md"))
     for path in (*WORKFLOWS, *ACTIONS, ROOT / ".ci" / "run", *pages):
         text = path.read_text(encoding="utf-8")
         named = set(re.findall(r"(?:run: |^\s*|`|stage \w+ \d+ )make ([a-z][\w-]*)", text, re.MULTILINE))
