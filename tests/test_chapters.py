@@ -1,4 +1,4 @@
-"""Every chapter keeps the contract of CONTRIBUTING.md, and every rule of it catches a chapter that breaks it."""
+"""Every chapter keeps the form in book/README.md, and every rule of it catches a chapter that breaks it."""
 
 from pathlib import Path
 
