@@ -90,23 +90,18 @@ def restricted_optima(
     return found
 
 
-def ramp_flat_ramp() -> tuple[Float[Tensor, " 8"], Float[Tensor, " 8"], Optimum]:
-    """Eight points, their labels and a KKT point whose bounded pieces are a ramp, a flat piece and a ramp.
+def ramp_flat_ramp() -> tuple[Float[Tensor, " 4"], Float[Tensor, " 4"], Optimum]:
+    r"""Four points, their labels and their optimum, which has three linear pieces: a ramp, a flat piece and a ramp.
 
-    The flat piece is on the margin, so neither Theorem 4.2 nor Theorem 4.3 of Smorodinsky et al. has a case. The KKT
-    point is the optimum over the five cones in which neurons are active on these points with these signs of the output;
-    `restricted_optima` found it. It is no global optimum.
+    $$ \Phi(x) = 1 - \tfrac43 \bigl( [x - \tfrac12]_+ + [-x - \tfrac12]_+ \bigr), \qquad
+       x = -2, -\tfrac12, \tfrac12, 2, \quad y = -1, 1, 1, -1 $$
+
+    The flat piece is on the margin and one neuron is active on all points, yet neither Theorem 4.2 nor Theorem 4.3 of
+    Smorodinsky et al. has a case, the two outer pieces counted or not.
     """
-    places = (-1.7202, -0.8607, -0.3775, -0.3020, 0.4038, 0.5211, 1.7761, 2.1997)
-    neurons = {(1, "00000111"), (1, "11100000"), (-1, "00000011"), (-1, "11100000"), (-1, "11111111")}
-    points = torch.tensor(places, dtype=DTYPE)
-    labels = torch.tensor([-1, -1, 1, -1, -1, 1, 1, -1], dtype=DTYPE)
-    cones, y = _cones(points, labels)
-    patterns = zip(cones.signs, cones.active, strict=True)
-    chosen = [(int(sign), "".join(str(int(one)) for one in active)) in neurons for sign, active in patterns]
-    found = _kkt_point(cones.subset(np.array(chosen)), y)
-    assert found is not None, "these cones have a KKT point"
-    return points, labels, found
+    points = torch.tensor([-2, -0.5, 0.5, 2], dtype=DTYPE)
+    labels = torch.tensor([-1, 1, 1, -1], dtype=DTYPE)
+    return points, labels, optimum_on_line(points, labels)
 
 
 def _cones(points: Tensor, labels: Tensor) -> tuple[Cones, np.ndarray]:

@@ -43,14 +43,22 @@ def algorithm_1(
 
 
 def algorithm_2(
-    function: PiecewiseLinear, margin: float, *, tolerance: float = _TOLERANCE, merge_distance: float = _MERGE_DISTANCE
+    function: PiecewiseLinear,
+    margin: float,
+    *,
+    tolerance: float = _TOLERANCE,
+    merge_distance: float = _MERGE_DISTANCE,
+    outer: bool = False,
 ) -> Float[Tensor, " c"]:
     """Candidates from neighbouring pieces off the margin only, which need no local optimum.
 
-    Source: Smorodinsky et al., Algorithm 2. Arguments are those of `algorithm_1`.
+    As printed it takes bounded pieces. With `outer` the two unbounded ones count as well, as the paper's text has it;
+    then it finds something wherever two pieces in a row are not flat.
+
+    Source: Smorodinsky et al., Algorithm 2. The other arguments are those of `algorithm_1`.
     """
     margins = Margins.from_function(function, margin, tolerance=tolerance)
-    return _merge(margins.points(margins.neighbours()), merge_distance)
+    return _merge(margins.points(margins.neighbours(outer=outer)), merge_distance)
 
 
 def all_crossings(

@@ -91,27 +91,28 @@ def unit_lengths(
     return directions[clear].norm(dim=-1)
 
 
-def check_theorem_4_2(function: PiecewiseLinear, points: Float[Tensor, " c"]) -> ViolationCount:
+def check_theorem_4_2(function: PiecewiseLinear, points: Float[Tensor, " c"], *, outer: bool = False) -> ViolationCount:
     """Count where the premise of Theorem 4.2 occurs and where its conclusion fails.
 
-    Premise: two bounded pieces in a row, neither constant on the margin. Conclusion: they hold a marginal point. Such
-    a pair has at most 4 crossings.
+    Premise: two bounded pieces in a row, neither constant on the margin; with `outer` the unbounded ones count, too.
+    Conclusion: they hold a marginal point. Such a pair has at most 4 crossings.
     """
-    free = ~_margins(function).flat[1:-1]
-    pair = free[:-1] & free[1:]
-    held = _holds(function.nodes[: len(pair)], function.nodes[2:], points)
+    flat, ends = _pieces(function, outer)
+    pair = ~flat[:-1] & ~flat[1:]
+    held = _holds(ends[: len(pair)], ends[2:], points)
     return ViolationCount(int(pair.sum()), int((pair & ~held).sum()))
 
 
-def check_theorem_4_3(function: PiecewiseLinear, points: Float[Tensor, " c"]) -> ViolationCount:
+def check_theorem_4_3(function: PiecewiseLinear, points: Float[Tensor, " c"], *, outer: bool = False) -> ViolationCount:
     """Count where the premise of Theorem 4.3 occurs and where its conclusion fails.
 
-    Premise: a bounded piece off the margin between two flat ones on it. Conclusion: a marginal point at one of its
-    ends. The theorem is about networks with a neuron that is active on all points.
+    Premise: a bounded piece off the margin between two flat ones on it, which are bounded, too, or with `outer` need
+    not be. Conclusion: a marginal point at one of its ends. The theorem is about networks with a neuron that is active
+    on all points.
     """
-    flat = _margins(function).flat[1:-1]
+    flat, limits = _pieces(function, outer)
     ramp = flat[:-2] & ~flat[1:-1] & flat[2:]
-    starts, ends = function.nodes[1 : 1 + len(ramp)], function.nodes[2 : 2 + len(ramp)]
+    starts, ends = limits[1 : 1 + len(ramp)], limits[2 : 2 + len(ramp)]
     held = _holds(starts, starts, points) | _holds(ends, ends, points)
     return ViolationCount(int(ramp.sum()), int((ramp & ~held).sum()))
 
@@ -188,6 +189,15 @@ def kink_of_sum(
     """
     one, other, middle = (-neuron[..., 1] / neuron[..., 0] for neuron in (first, second, first + second))
     return one, other, middle
+
+
+def _pieces(function: PiecewiseLinear, outer: bool) -> tuple[Bool[Tensor, " p"], Float[Tensor, " ends"]]:
+    """Which of the bounded pieces, or of all, are flat on the margin, and the ends of these pieces in their order."""
+    flat, nodes = _margins(function).flat, function.nodes
+    if not outer:
+        return flat[1:-1], nodes
+    infinity = nodes.new_full((1,), math.inf)
+    return flat, torch.cat([-infinity, nodes, infinity])
 
 
 def _margins(function: PiecewiseLinear) -> Margins:

@@ -134,10 +134,11 @@ class Margins:
         found = self.crossings[pieces].flatten()
         return found[~found.isnan()]
 
-    def neighbours(self) -> Bool[Tensor, " pieces"]:
-        """The bounded pieces that are not flat and have a neighbour of the same kind."""
+    def neighbours(self, *, outer: bool = False) -> Bool[Tensor, " pieces"]:
+        """The bounded pieces, or with `outer` all, that are not flat and have a neighbour of the same kind."""
         free = ~self.flat
-        free[0] = free[-1] = False
+        if not outer:
+            free[0] = free[-1] = False
         beside = torch.zeros_like(free)
         beside[1:] |= free[:-1]
         beside[:-1] |= free[1:]

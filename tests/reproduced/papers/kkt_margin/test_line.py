@@ -16,6 +16,7 @@ from leakage.precision import DTYPE
 from reproduced.papers.kkt_margin import kkt
 from reproduced.papers.kkt_margin import line_theorems as facts
 from reproduced.papers.kkt_margin.line_problems import LABEL_LAWS, draw_problem, ramp_flat_ramp, restricted_optima
+from reproduced.papers.kkt_margin.line_reconstruction import algorithm_2
 from reproduced.papers.kkt_margin.line_theorems import figure_6, norm_derivative, shift_kink
 from reproduced.papers.kkt_margin.max_margin import optimum_on_line
 from reproduced.papers.kkt_margin.piecewise_linear import Margins, PiecewiseLinear, from_network, simplify
@@ -239,18 +240,40 @@ def test_the_statements_about_all_kkt_points_hold_at_restricted_optima():
         assert facts.check_lemma_f1(other.model, own).violations == 0
 
 
-def test_a_kkt_point_has_three_bounded_pieces_and_no_case():
+def test_an_optimum_of_three_pieces_has_no_case_with_the_outer_pieces_either():
     points, labels, found = ramp_flat_ramp()
-    assert float(found.value) > 1.01 * float(optimum_on_line(points, labels).value)
-    answers = labels * found.model(points[:, None])
-    assert float(answers.min()) == pytest.approx(1)
-    # Gap 1e-12: neurons are good to its square root.
-    assert float(kkt.check_kkt(found.model, points[:, None], labels, kink_tolerance=1e-6).residual) < 1e-6
+    assert found.gap < 1e-10
+    # By hand: the constant neuron costs 1, each ramp its slope times the root of 1 + 1/4.
+    assert float(found.value) == pytest.approx(1 + 2 * 4 / 3 * math.sqrt(1.25))
+    function = simplify(from_network(found.model), low=-20, high=20, tolerance=facts.SIMPLIFICATION)
+    assert function.nodes.tolist() == pytest.approx([-0.5, 0.5])
+    assert function.values.tolist() == pytest.approx([1, 1])
+    assert float(function.left_slope) == pytest.approx(4 / 3) == pytest.approx(-float(function.right_slope))
     own = facts.marginal_points(points, found.multipliers)
-    assert float((found.multipliers * (answers - 1)).max()) < 1e-6
-    function = from_network(found.model, tolerance=1e-6)
-    assert function.nodes.tolist() == pytest.approx([-0.3775, -0.3020, 0.4038, 0.7933], abs=1e-4)
-    assert function.values.tolist() == pytest.approx([1, -1, -1, 5.6404], abs=1e-4)
-    assert facts.check_theorem_4_2(function, own).occurrences == 0
-    assert facts.check_theorem_4_3(function, own).occurrences == 0
+    assert own.tolist() == points.tolist()
+    for outer in (False, True):
+        assert facts.check_theorem_4_2(function, own, outer=outer).occurrences == 0
+        assert facts.check_theorem_4_3(function, own, outer=outer).occurrences == 0
+        assert len(algorithm_2(function, 1.0, outer=outer)) == 0
     assert facts.has_active_neuron(found.model, points)
+    assert bool((labels * found.model(points[:, None]) > 0.999).all())
+
+
+@pytest.mark.parametrize("law", LABEL_LAWS)
+def test_two_pieces_in_a_row_hold_a_point_with_the_outer_pieces_too(law):
+    for _, function, points in optima(law, count=12, problems=15):
+        pairs = facts.check_theorem_4_2(function, points, outer=True)
+        ramps = facts.check_theorem_4_3(function, points, outer=True)
+        assert pairs.violations == 0
+        assert pairs.occurrences + ramps.occurrences > 0 or len(function.nodes) < 3
+        assert pairs.occurrences == 0 or len(algorithm_2(function, 1.0, outer=True))
+
+
+def test_outer_pieces_count_if_they_are_asked_for():
+    bent = zigzag([3, -3])  # flat outside, but not on the margin
+    none = torch.tensor([], dtype=DTYPE)
+    assert facts.check_theorem_4_2(bent, none) == (0, 0)
+    assert facts.check_theorem_4_2(bent, none, outer=True) == (2, 2)
+    ramp = zigzag([1, -1])
+    assert facts.check_theorem_4_3(ramp, none) == (0, 0)
+    assert facts.check_theorem_4_3(ramp, none, outer=True) == (1, 1)
