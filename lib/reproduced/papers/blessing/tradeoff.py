@@ -96,6 +96,17 @@ def read_at_advantage(curves: Curves, target: float) -> OperatingPoint:
     return _read(curves, target, "advantage", past_best=True)
 
 
+def read_within_advantage(curves: Curves, most: float) -> OperatingPoint:
+    r"""The model of least error whose advantage is at most `most`.
+
+    It is the model of least error of all where that one leaks no more, and else the first along the curve to leak so
+    much, for down to the ridge of least error the error falls and the advantage rises.
+    """
+    allowed, reached = curves.best.advantage <= most, read_at_advantage(curves, most)
+    best = zip(curves.best, reached, strict=True)
+    return OperatingPoint(*(torch.where(allowed, of_best, of_reached) for of_best, of_reached in best))
+
+
 def extrapolate_width(phi: Float[Tensor, " phis"], values: Float[Tensor, " phis"]) -> tuple[float, float]:
     r"""The limit of `values` as $\phi \to \infty$ by extrapolation, and a measure of its error.
 

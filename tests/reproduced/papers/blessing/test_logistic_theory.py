@@ -25,6 +25,7 @@ from reproduced.papers.blessing.tradeoff import (
     extrapolate_width,
     read_at_advantage,
     read_at_error,
+    read_within_advantage,
     trade_off,
 )
 from reproduced.runtime import stream
@@ -138,6 +139,15 @@ def test_an_advantage_is_read_beyond_the_best_point_too():
     whole = read_at_advantage(curves(), 0.5)
     assert whole.attained.tolist() == [False, False, True, True, True]
     assert whole.error[2:].tolist() == pytest.approx([0.187441, 0.156096, 0.141835], abs=2e-6)
+
+
+def test_where_an_advantage_is_allowed_the_best_model_leaks_no_more():
+    within, whole, best = read_within_advantage(curves(), 0.5), read_at_advantage(curves(), 0.5), curves().best
+    torch.testing.assert_close(within.error[:4], best.error[:4])  # their least error leaks less than a half
+    torch.testing.assert_close(within.error[4:], whole.error[4:])
+    assert bool((within.advantage <= 0.5 + 1e-9).all())
+    allowed = torch.where(curves().advantage <= 0.5, curves().error, torch.inf).amin(-1)
+    assert bool((within.error <= allowed).all())
 
 
 def test_a_curve_is_what_the_solver_says_at_its_penalties():
