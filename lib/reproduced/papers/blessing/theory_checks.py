@@ -3,7 +3,8 @@ r"""The paper's system, and its best attack, computed as printed and without the
 `system_residuals` puts a solution into the six equations, with a plain two-dimensional rule over $Z_1$ and $Z_2$ and a
 proximal operator by bisection: about 100,000 nodes a point, one point at a time. `integrated_advantage` is the printed
 integral of two densities, and `check_single_crossing` has the numbers that a second crossing of the two would change,
-which `output_law.best_attack_on_point` excludes. Grids of outputs are a new last dimension. Nothing is random.
+which `output_law.best_attack_on_point` excludes. `proximal_tail` and `variance_over_bounds` are steps of the printed
+proof of Theorem 7. Grids of outputs are a new last dimension. Nothing is random.
 """
 
 import math
@@ -109,6 +110,46 @@ def variation_excess(gaps: Float[Tensor, "*b grid"]) -> Float[Tensor, "*b"]:
     edge = torch.zeros_like(gaps[..., :1])
     steps = torch.cat([edge, gaps, edge], dim=-1).diff(dim=-1)
     return steps.clamp_min(0).sum(-1) - gaps.abs().amax(-1)
+
+
+def proximal_tail(
+    delta: Float[Tensor, "*b"], *, a: float = 1.0, b: float = 1.0, c: float = 1.0, power: float = 1.0
+) -> Float[Tensor, "*b"]:
+    r"""The logarithm of $P\bigl(\operatorname{prox}_{a\rho/\delta}(bZ/\sqrt\delta) > \log x\bigr)$,
+    $x = c\,\delta^k \log \tfrac1\delta$.
+
+    The proximal operator is increasing and takes the value w at $w + (a/\delta)\rho'(w)$, so the probability is that of
+
+    $$ Z > \frac{\sqrt\delta}b \Bigl(\log x + \frac a\delta\,\frac x{1 + x}\Bigr) . $$
+
+    Source: Tan et al. (2023), (39), with the `power` $k = 1$ as printed; the proof there has $k = 1/2$ in (43).
+    """
+    x = c * delta**power * torch.log(1 / delta)
+    return torch.special.log_ndtr(-(delta.sqrt() * torch.log(x) + a / delta.sqrt() * x / (1 + x)) / b)
+
+
+class VarianceBounds(NamedTuple):
+    r"""An output's variance over the two bounds of it that are printed, and over the first with $\lambda_{\max}^2$."""
+
+    first: Float[Tensor, "*b"]
+    second: Float[Tensor, "*b"]
+    mended: Float[Tensor, "*b"]
+
+
+def variance_over_bounds(setting: Setting, solution: Solution) -> VarianceBounds:
+    r"""Ratios of $\kappa^2\alpha^2 + \sigma^2$ to the bounds of it: at most 1 where a bound holds.
+
+    $$ \frac1{\lambda^2}\Bigl(\kappa^2\theta^2 + \frac{r^2}\delta\Bigr), \qquad
+       \frac1{\lambda^2}\Bigl(4\kappa^2 + \frac1{4\delta}\Bigr), \qquad
+       \frac{\lambda_{\max}^2(\Sigma)}{\lambda^2}\Bigl(\kappa^2\theta^2 + \frac{r^2}\delta\Bigr) . $$
+
+    Source: Tan et al. (2023), (37) and (38); the third has the factor that (37) drops from (36).
+    """
+    scaled = (setting.penalty * solution.law.spread).square()
+    first = (setting.kappa * solution.theta).square() + solution.r_squared / setting.delta
+    second = 4 * setting.kappa.square() + 1 / (4 * setting.delta)
+    largest = setting.spectrum.values.amax(-1).square()
+    return VarianceBounds(scaled / first, scaled / second, scaled / (largest * first))
 
 
 def output_grid(

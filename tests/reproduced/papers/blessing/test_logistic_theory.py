@@ -7,18 +7,21 @@ import torch
 
 from leakage.precision import DTYPE
 from planted import doubles, log_uniform
-from reproduced.papers.blessing.limit import Setting, solve
+from reproduced.papers.blessing.limit import Setting, Spectrum, solve
 from reproduced.papers.blessing.output_law import (
     OutputLaw,
     average_advantage,
     best_attack_on_point,
     generalisation_error,
 )
+from reproduced.papers.blessing.proximal_operator import prox
 from reproduced.papers.blessing.theory_checks import (
     EQUATIONS,
     check_single_crossing,
     integrated_advantage,
+    proximal_tail,
     system_residuals,
+    variance_over_bounds,
     variation_excess,
 )
 from reproduced.papers.blessing.tradeoff import (
@@ -89,6 +92,28 @@ def test_two_gaussians_of_unequal_variance_need_two_thresholds():
     assert float(variation_excess(gaps)) > 0.1
     shifted = torch.special.ndtr(grid) - torch.special.ndtr(grid - 1)
     assert abs(float(variation_excess(shifted))) < 1e-12
+
+
+def test_the_tail_of_the_proximal_operator_is_that_of_its_draws():
+    delta, normal = doubles(0.1)[0], torch.linspace(-6, 6, 200_001, dtype=DTYPE)
+    outputs = prox(0.5 * normal / delta.sqrt(), 2.0 / delta, torch.zeros_like(normal))
+    density = torch.exp(-normal.square() / 2) / (2 * torch.pi) ** 0.5
+    for power in (0.5, 1.0):
+        above = outputs > torch.log(0.3 * delta**power * torch.log(1 / delta))
+        share = torch.trapezoid(density * above, normal)
+        found = proximal_tail(delta, a=2.0, b=0.5, c=0.3, power=power).exp()
+        torch.testing.assert_close(found, share, rtol=0, atol=1e-4)  # of the grid, at the jump
+
+
+def test_the_bound_of_the_variance_is_met_where_the_covariance_is_the_identity_and_the_ridge_infinite():
+    one = Spectrum(*(torch.ones(3, 1, dtype=DTYPE) for _ in range(3)))
+    setting = Setting(doubles(0.1, 10.0, 1e6), doubles(0.8, 0.8, 0.8), doubles(10.0, 10.0, 10.0), one)
+    first, _, mended = variance_over_bounds(setting, solve(setting))
+    torch.testing.assert_close(first, mended)
+    assert bool((first < 1 + 1e-9).all())
+    assert float(first[-1]) == pytest.approx(1.0, abs=1e-5)
+    two = Setting.bilevel(penalty=1e6, delta=5 / 3, phi=3.0)
+    assert float(variance_over_bounds(two, solve(two)).first) == pytest.approx(6.78, abs=0.01)
 
 
 PHI = doubles(1.1, 3.0, 5.0, 10.0, 100.0)
