@@ -9,6 +9,7 @@ attack. It is the baseline here, and its success depends on the scale of the dum
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import threadpoolctl
@@ -19,6 +20,9 @@ from torch import Tensor
 
 from leakage import draws
 from leakage.inversion.observation import Observation, Reconstruction
+from leakage.inversion.reconstruction import match_error
+from reproduced.papers.gradient_inversion.games import Game, draw_round
+from reproduced.runtime import Run
 
 DISTANCES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     "squared": lambda ours, target: (ours - target).square().sum() / target.square().sum(),
@@ -61,6 +65,26 @@ def match_gradient(
     residuals = _residuals(observation, inputs, guesses)
     misfit = float((_simulate_gradient(observation, inputs, residuals) - target).norm() / target.norm())
     return Reconstruction(inputs, residuals, guesses, misfit)
+
+
+def match_rounds(
+    game: Game, dummies: Mapping[str, Mapping[str, Any]], *, rounds: int, restarts: int, iterations: int, run: Run
+) -> dict[str, list[float]]:
+    """The error of `match_gradient` in each round, for each kind of `dummies`: its name and its options."""
+    errors = {kind: [] for kind in dummies}
+    for index in range(rounds):
+        played = draw_round(game, seed=run.seed, index=index)
+        for kind, options in dummies.items():
+            guess = match_gradient(
+                played.observation,
+                batch=game.batch,
+                restarts=restarts,
+                iterations=iterations,
+                generator=run.stream(f"match/{game.batch}/{kind}/{index}"),
+                **options,
+            )
+            errors[kind].append(match_error(guess.inputs, played.inputs))
+    return errors
 
 
 def _draw_dummies(

@@ -4,38 +4,42 @@ Each function takes inputs $x_i$ and residuals $r_i = f(x_i) - y_i$ and returns 
 
 $$ g_j = \sum_i r_i\, \sigma(w_j^\top x_i), \qquad G_j = \frac1m \sum_i r_i\, \sigma'(w_j^\top x_i)\, x_i $$
 
-are the same, whatever the weights $w_j$. The labels that go with them are $y_i = f(x_i) - r_i$.
+are the same, whatever the weights $w_j$. The labels that go with them are $y_i = f(x_i) - r_i$. `play_twin` and
+`measure_twins` compute both gradients by automatic differentiation.
 """
 
 import math
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from leakage.inversion.activations import Activation
+from leakage.inversion import span
+from leakage.inversion.reconstruction import match_error
+from leakage.precision import DTYPE
+from reproduced.papers.gradient_inversion.error_laws import span_error
+from reproduced.papers.gradient_inversion.games import Game, Round, draw_round, play_round
+from reproduced.runtime import stream
 
 Batch = tuple[Float[Tensor, "B d"], Float[Tensor, " B"]]
 """Inputs and residuals."""
 
 
-def mirror(inputs: Tensor, residuals: Tensor, *, flips: Bool[Tensor, " B"]) -> Batch:
-    r"""$(x_i, r_i) \to (-x_i, -r_i)$ for the inputs chosen.
+def mirror(inputs: Tensor, residuals: Tensor, *, flips: Bool[Tensor, " B"] | None = None) -> Batch:
+    r"""$(x_i, r_i) \to (-x_i, -r_i)$ for the inputs chosen, by default for all.
 
     If $\sigma(-t) = 2c - \sigma(t)$ it leaves every $G_j$ as it is and lowers every $g_j$ by $2c \sum_{i \in
     \text{flips}} r_i$: by nothing for an odd activation, by one constant for the sigmoid.
+    The labels of the flipped become $2(c + b) - y_i$ with the output bias b, if $\sum_j a_j = 1$.
 
     Source: our observation; the sign statement of Wang et al., Theorem 5.1, cannot hold for odd activations unless a
     bias breaks the symmetry.
     """
+    flips = torch.ones_like(residuals, dtype=torch.bool) if flips is None else flips
     signs = torch.where(flips, -1.0, 1.0).to(inputs)
     return signs.unsqueeze(-1) * inputs, signs * residuals
-
-
-def mirror_labels(labels: Float[Tensor, " B"], activation: Activation, *, bias: float) -> Float[Tensor, " B"]:
-    r"""The labels $y' = 2(c + b) - y$ that give `mirror` residuals, if $\sum_j a_j = 1$ and the loss is squared."""
-    assert activation.centre is not None
-    return 2 * (activation.centre + bias) - labels
 
 
 def rotate(inputs: Tensor, residuals: Tensor, *, angle: float) -> Batch:
@@ -62,3 +66,49 @@ def displace(inputs: Tensor, residuals: Tensor, *, shift: Float[Tensor, " d"]) -
     r"""$x_1 \to x_1 + v / r_1$ and $x_2 \to x_2 - v / r_2$ for a linear network, whose gradient is $\sum_i r_i x_i$."""
     moves = torch.stack([shift, -shift]) / residuals[:2].unsqueeze(-1)
     return torch.cat([inputs[:2] + moves, inputs[2:]]), residuals
+
+
+class TwinRounds(NamedTuple):
+    """A round, the round of its twin, and how far apart their gradients are: both layers' relative distances, added."""
+
+    first: Round
+    twin: Round
+    gap: float
+
+
+def play_twin(game: Game, twin: Callable[[Tensor, Tensor], Batch], *, seed: int, index: int = 0) -> TwinRounds:
+    """A round of the game, and the round with the same weights and the other batch that `twin` makes of its batch."""
+    first = draw_round(game, seed=seed, index=index)
+    seen = first.observation
+    inputs, residuals = twin(first.inputs, seen.predictions(first.inputs) - first.labels)
+    other = play_round(game, inputs, seen.predictions(inputs) - residuals, seed=seed, index=index)
+    gap = 0.0
+    for one, two in ((other.observation.hidden, seen.hidden), (other.observation.outputs, seen.outputs)):
+        assert one is not None
+        assert two is not None
+        gap += float((one - two).norm() / two.norm())
+    return TwinRounds(first, other, gap)
+
+
+class Twins(NamedTuple):
+    """For each round: how far the twin's inputs are from the true ones, how far its gradient, and what the span misses.
+
+    `outside` is the part of the true inputs outside the row space of the gradient.
+    """
+
+    apart: Float[Tensor, " rounds"]
+    gap: Float[Tensor, " rounds"]
+    outside: Float[Tensor, " rounds"]
+
+
+def measure_twins(game: Game, twin: Callable[[Tensor, Tensor], Batch], *, rounds: int, seed: int) -> Twins:
+    """The twins of `rounds` batches."""
+    found = []
+    for index in range(rounds):
+        first, other, gap = play_twin(game, twin, seed=seed, index=index)
+        hidden = first.observation.hidden
+        assert hidden is not None
+        rows = span.from_rows(hidden, generator=stream(seed, f"twins/{index}")).basis
+        apart = match_error(other.inputs, first.inputs, signs=False)
+        found.append((apart, gap, float(span_error(rows, first.inputs))))
+    return Twins(*torch.tensor(found, dtype=DTYPE).T)

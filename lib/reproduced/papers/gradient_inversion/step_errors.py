@@ -17,12 +17,13 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from leakage.draws import gaussian, integers
-from leakage.inversion import hermite, moments, tensor_decomposition
+from leakage.inversion import hermite, moments, span, tensor_decomposition
 from leakage.inversion.moments import Moments
 from leakage.inversion.observation import Observation
 from leakage.inversion.reconstruction import match_error
 from leakage.inversion.tensor_decomposition import Problem, powers
 from leakage.precision import DTYPE
+from reproduced.papers.gradient_inversion import error_laws
 from reproduced.papers.gradient_inversion.games import INPUTS, Game, Round, alternating_signs, draw_round, play_round
 from reproduced.runtime import stream
 
@@ -64,6 +65,32 @@ def one_sided_tensor(observation: Observation) -> Float[Tensor, "d d d"]:
     identity = torch.eye(found.weights.shape[1], dtype=DTYPE)
     cubes = torch.einsum("mi,mj,mk->ijk", found.rows, found.weights, found.weights)
     return cubes - torch.tensordot(found.first, identity, dims=0)
+
+
+def measure_asymmetry(game: Game, *, rounds: int, seed: int) -> Float[Tensor, " rounds"]:
+    """How far `one_sided_tensor` is from its symmetric part, relative to itself, in each round."""
+    found = [one_sided_tensor(draw_round(game, seed=seed, index=index).observation) for index in range(rounds)]
+    return torch.stack([(tensor - moments.symmetrised(tensor)).norm() / tensor.norm() for tensor in found])
+
+
+def measure_span(game: Game, *, direction: str, rounds: int, seed: int) -> Float[Tensor, " rounds"]:
+    r"""The part of the inputs outside the span that the moment of order 3 shows in one direction, in each round.
+
+    The direction is that of the moment of order 1 ("mean"), or $(1, \dots, 1)/\sqrt d$ ("ones").
+
+    Source: Wang et al., Remark 3, where it is any unit vector.
+    """
+    found = []
+    for index in range(rounds):
+        played = draw_round(game, seed=seed, index=index)
+        estimate = moments.from_hidden(played.observation, centre=False)
+        chosen = {"ones": torch.ones_like(estimate.first), "mean": estimate.first}[direction]
+        draws = stream(seed, f"rem3/{index}")
+        basis = span.from_moments(
+            estimate, batch=game.batch, order=3, direction=normalize(chosen, dim=0), generator=draws
+        ).basis
+        found.append(error_laws.span_error(basis, played.inputs))
+    return torch.stack(found)
 
 
 class Deviations(NamedTuple):

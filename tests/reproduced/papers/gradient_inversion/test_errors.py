@@ -28,8 +28,10 @@ from reproduced.papers.gradient_inversion.step_errors import (
     ORDERS,
     SOURCES,
     factor_errors,
+    measure_asymmetry,
     measure_deviations,
     measure_remainders,
+    measure_span,
 )
 from reproduced.runtime import Run, stream
 
@@ -170,6 +172,19 @@ def test_tensors_without_noise_are_taken_apart_exactly():
     assert float(found["joint"].max()) < 1e-10
     noisy = factor_errors(batch=3, overlap=0.5, noise=0.05, rounds=2, seed=0)
     assert 1e-3 < float(noisy["joint"].mean()) < 0.5
+
+
+def test_a_one_sided_tensor_is_nearer_to_symmetry_in_wider_networks():
+    narrow, wide = (measure_asymmetry(Game(4, m, inputs="sphere"), rounds=4, seed=0) for m in (500, 50_000))
+    # the mean of four, each some 20 % off, falls as the root of the width
+    assert float(narrow.mean() / wide.mean()) == pytest.approx(10, rel=0.5)
+
+
+def test_the_first_moment_shows_the_span_better_than_a_fixed_direction():
+    game = Game(40, 20_000, activation="tanh", bias=3.0)
+    mean, ones = (measure_span(game, direction=how, rounds=4, seed=0) for how in ("mean", "ones"))
+    assert float(mean.max()) < 0.2
+    assert float((ones / mean).min()) > 1.5
 
 
 # ── stacks of layers ─────────────────────────────────────────────────────────────────────────────────────────────────

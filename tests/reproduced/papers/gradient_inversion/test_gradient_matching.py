@@ -6,7 +6,8 @@ import torch
 from leakage.inversion.reconstruction import match_error
 from planted import doubles, draw_batch
 from reproduced.papers.gradient_inversion import gradient_matching
-from reproduced.runtime import stream
+from reproduced.papers.gradient_inversion.games import Game
+from reproduced.runtime import Run, stream
 
 D = 12
 
@@ -56,3 +57,12 @@ def test_dummies_of_another_size_lead_astray():
     inputs, _, observation = problem("sin")
     assert match_error(matched(observation).inputs, inputs) < 1e-8
     assert match_error(matched(observation, scale=1.0).inputs, inputs) > 0.5
+
+
+def test_rounds_of_matching_find_the_batch_from_short_dummies_only():
+    game = Game(D, 120, activation="tanh", inputs="sphere")
+    kinds = {"short": dict(scale=D**-0.5), "long": dict(scale=3.0)}
+    run = Run("smoke", 0, torch.device("cpu"))
+    found = gradient_matching.match_rounds(game, kinds, rounds=1, restarts=2, iterations=150, run=run)
+    assert max(found["short"]) < 1e-6
+    assert min(found["long"]) > 0.5

@@ -1,5 +1,8 @@
 """Other batches have exactly the same gradient: autograd sees no difference, the data differ a lot."""
 
+import dataclasses
+from functools import partial
+
 import pytest
 import torch
 
@@ -10,6 +13,7 @@ from leakage.inversion.federated import Client, batch_gradient
 from leakage.inversion.symmetries import symmetries
 from leakage.precision import DTYPE
 from reproduced.papers.gradient_inversion import gradient_symmetries as twins
+from reproduced.papers.gradient_inversion.games import Game
 from reproduced.runtime import stream
 
 D, B = 8, 3
@@ -54,8 +58,8 @@ def test_a_mirrored_batch_has_the_same_gradient_up_to_a_constant(name, bias):
 @pytest.mark.parametrize("name", CENTRED)
 def test_the_labels_of_a_mirror_are_reflected_at_twice_the_centre(name, bias):
     module, r = client(name, bias=bias)
-    inputs, residuals = twins.mirror(X, r, flips=torch.ones(B, dtype=torch.bool))
-    expected = twins.mirror_labels(Y, activation(name), bias=bias)
+    inputs, residuals = twins.mirror(X, r)
+    expected = 2 * (activation(name).centre + bias) - Y
     torch.testing.assert_close(module(inputs).detach() - residuals, expected, rtol=0, atol=1e-12)
 
 
@@ -101,6 +105,23 @@ def test_where_no_symmetry_is_claimed_the_obvious_ones_change_the_gradient(name)
         change = gradients(module, inputs, residuals)["hidden"] - before
         assert float(change.norm() / before.norm()) > 1e-3
     assert symmetries(activation(name), outputs_seen=True) == ()
+
+
+def test_a_twin_of_a_round_has_its_weights_and_its_gradient():
+    game = Game(8, 40, activation="tanh", inputs="sphere", bias=0.0)
+    first, mirrored, gap = twins.play_twin(game, twins.mirror, seed=0)
+    torch.testing.assert_close(mirrored.observation.weights, first.observation.weights)
+    torch.testing.assert_close(mirrored.labels, -first.labels)
+    assert gap < 1e-13
+    biased = dataclasses.replace(game, bias=3.0)
+    assert twins.play_twin(biased, lambda x, r: (-x, r), seed=0).gap > 0.1  # no symmetry of its own
+
+
+def test_twins_of_a_quadratic_network_share_their_span_and_their_gradient():
+    game = Game(8, 40, activation="quadratic", inputs="sphere", bias=3.0)
+    found = twins.measure_twins(game, partial(twins.rotate, angle=0.7), rounds=2, seed=0)
+    assert float(found.apart.min()) > 0.3
+    assert float(torch.cat([found.gap, found.outside]).max()) < 1e-12
 
 
 def test_the_mirror_of_a_sigmoid_is_told_apart_by_the_output_layer_alone():
