@@ -23,7 +23,7 @@ from torch import Tensor
 
 from leakage.draws import uniform
 from leakage.precision import DTYPE
-from reproduced.papers.min_norm.gaussian_mixtures import ScaleMixture
+from reproduced.papers.min_norm.gaussian_mixtures import ScaleMixture, total_variation
 
 _ATTEMPTS = 8  # a batch fails about one time in ten: that many failures in a row mean another problem
 _CHUNK = 2**22  # elements of the designs decomposed at once, to bound memory
@@ -165,6 +165,38 @@ def alias_law(model: Cosines, query_times: Int[Tensor, "*b"], uncovered: Float[T
     atom = torch.full_like(uncovered[..., :1], model.member_variance)
     weights = torch.cat([(share / uncovered.shape[-1]).expand(uncovered.shape), 1 - share], dim=-1)
     return ScaleMixture(torch.cat([uncovered, atom], dim=-1), weights)
+
+
+def exact_advantages(
+    model: Cosines, query_times: Int[Tensor, " b"], *, trials: int, generator: torch.Generator
+) -> Float[Tensor, " c"]:
+    """Advantage of the best attack on `Cosines.released` in exact arithmetic, at each time that may have no alias."""
+    asked = query_times[uncovered_probability(model, query_times) > 0]
+    times = training_times(model, asked, trials=trials, aliases=False, generator=generator)
+    uncovered = exact_outsider_variances(model, times, asked)
+    member = torch.full_like(uncovered[:, :1], model.member_variance)
+    return total_variation(member=member, outsider=alias_law(model, asked, uncovered))
+
+
+def solved_advantages(
+    model: Cosines,
+    query_times: Int[Tensor, "*b"],
+    *,
+    trials: int,
+    cutoff: float | None = None,
+    phase: str = "reduced",
+    generator: torch.Generator,
+) -> Float[Tensor, "*b"]:
+    """Advantage of the best attack on the designs as a solver sees them, over `trials` sets of observed times each.
+
+    `cutoff` and `phase` are those of `outsider_variances`.
+    """
+    aliases = model.period == 2 * model.horizon - 1  # there are none to leave out
+    times = training_times(model, query_times, trials=trials, aliases=aliases, generator=generator)
+    outsiders = outsider_variances(model, times, query_times, cutoff=cutoff, phase=phase)
+    law = ScaleMixture(outsiders) if aliases else alias_law(model, query_times, outsiders)
+    member = torch.full_like(outsiders[..., :1], model.member_variance)
+    return total_variation(member=member, outsider=law)
 
 
 def _squared_answer(designs: Tensor, targets: Tensor, width: int, cutoff: float) -> Tensor:

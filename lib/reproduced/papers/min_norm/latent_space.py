@@ -29,6 +29,7 @@ from torch import Tensor
 from leakage.data.gaussians import bartlett_factor, chi_square
 from leakage.draws import gaussian
 from leakage.precision import DTYPE
+from reproduced.papers.min_norm.gaussian_mixtures import total_variation
 
 _CHUNK = 2**22  # numbers of the factors held at once, to bound memory: some ten times as many are held in all
 
@@ -89,6 +90,22 @@ def member_variances(
     others, leverage = _weights(model.n - 1, latent, directions, trials=trials, generator=generator)
     signal = (leverage.unsqueeze(-1) * answered + others).square().sum(-1) / model.d
     return (signal + model.sigma**2 * (leverage.square() + leverage)) / (1 + leverage).square()
+
+
+def advantages(
+    model: LatentSpace,
+    latent: Float[Tensor, "*b d"],
+    directions: Float[Tensor, "*b p d"],
+    *,
+    trials: int,
+    generator: torch.Generator,
+) -> dict[str, Float[Tensor, "*b"]]:
+    """Advantage of the best attack at each $x_0 = Wz_0$: for a member with its `own` label and with a `fresh` one."""
+    outsider, found = outsider_variances(model, latent, directions, trials=trials, generator=generator), {}
+    for label in ("own", "fresh"):
+        member = member_variances(model, latent, directions, label=label, trials=trials, generator=generator)
+        found[label] = total_variation(member=member, outsider=outsider)
+    return found
 
 
 def _weights(

@@ -30,7 +30,7 @@ from leakage.data.gaussians import chi_square
 from leakage.draws import gaussian
 from leakage.precision import DTYPE
 from reproduced.papers.min_norm import two_gaussians
-from reproduced.papers.min_norm.gaussian_mixtures import Laws, ScaleMixture, total_variation
+from reproduced.papers.min_norm.gaussian_mixtures import Laws, ScaleMixture, threshold_advantage, total_variation
 
 NODES = (24, 64, 8)
 """Quadrature nodes in B, K and τ². Total variation is good to 2e-5 from n = 100 on. At small sizes the laws have
@@ -316,6 +316,23 @@ def total_variations(
 ) -> Float[Tensor, "*q w"]:
     """Advantage of the best attack at finite n, for every p ≥ n in `widths`, which are the last axis of the query."""
     columns = [total_variation(**laws(design, p, query.at_width(index), nodes=nodes)) for index, p in enumerate(widths)]
+    return torch.stack(columns, dim=-1)
+
+
+def single_threshold_advantages(
+    design: Design, widths: Sequence[int], query: Query, *, nodes: Sequence[int] = NODES
+) -> Float[Tensor, "*q w"]:
+    """Advantage at finite n of the limit's attack, the single threshold of eq. (3) of Tan et al. (2022).
+
+    Arguments as those of `total_variations`, whose attack is the best one.
+    """
+    columns = []
+    for index, p in enumerate(widths):
+        asked = query.at_width(index)
+        cut = two_gaussians.threshold(
+            outsider=outsider_variance(design, p, asked), member=member_variance(design, asked)
+        )
+        columns.append(threshold_advantage(cut[..., None], **laws(design, p, asked, nodes=nodes))[..., 0].abs())
     return torch.stack(columns, dim=-1)
 
 

@@ -16,11 +16,14 @@ from scipy import special
 from torch import Tensor
 
 from leakage.draws import gaussian
+from leakage.metrics import estimates, roc
 from leakage.precision import DTYPE
+from reproduced.papers.min_norm import least_squares, ridge
 from reproduced.papers.min_norm.least_squares import Design, Query
-from reproduced.papers.min_norm.nested_fits import nested_min_norm
+from reproduced.papers.min_norm.nested_fits import nested_min_norm, nested_weights
 
 _CHUNK = 2**24  # numbers in one batch of training sets
+_FOURTH_MOMENT = 6  # distance of p from n from which on a prediction's fourth moment is safely finite
 
 
 def trained_predictions(
@@ -55,6 +58,64 @@ def trained_predictions(
         else:
             parts.append(nested_min_norm(features, labels, query, widths=widths).squeeze(-1))
     return torch.cat(parts)
+
+
+class LawComparison(NamedTuple):
+    """Predictions of trained models beside draws of their exact law.
+
+    Args:
+        test: the two-sample Kolmogorov–Smirnov test.
+        variance_ratio: mean square over the variance that the law has, or None where the fourth moment may be infinite.
+    """
+
+    test: roc.KsTest
+    variance_ratio: estimates.Estimate | None
+
+
+def compare_with_law(
+    design: Design,
+    p: int,
+    *,
+    trained: int,
+    sampled: int,
+    generator: torch.Generator,
+    penalty: float | None = None,
+) -> dict[str, LawComparison]:
+    r"""Train models with and without one Gaussian point among their rows, and hold their answers against the exact law.
+
+    The law is that of `least_squares`, or of `ridge` with a penalty. `trained` predictions are compared with `sampled`
+    draws of it, first at an outsider, then at a member; both are asked about the same point.
+    """
+    point = gaussian((design.D,), generator=generator)
+    query = Query.from_point(point, design, p)
+    penalties, law = ([], least_squares) if penalty is None else ([penalty], ridge)
+    found = {}
+    for who in ("outsider", "member"):
+        answers = trained_predictions(
+            design, point, widths=[p], trials=trained, member=who == "member", generator=generator, penalties=penalties
+        )[:, 0]
+        sample = law.sample_member if who == "member" else law.sample_outsider
+        drawn = sample(design, p, *penalties, query, trials=sampled, generator=generator)
+        test, ratio = roc.ks_test(answers, drawn, level=0.998), None
+        if penalty is None and abs(p - design.n) >= _FOURTH_MOMENT and (p >= design.n or who == "outsider"):
+            variances = {"outsider": least_squares.outsider_variance(design, p, query)}
+            variances["member"] = least_squares.member_variance(design, query)
+            ratio = estimates.mean_interval(answers.square() / variances[who], level=0.99)
+        found[who] = LawComparison(test, ratio)
+    return found
+
+
+def outsider_variances(
+    rows: Float[Tensor, "*b n D"], point: Float[Tensor, " D"], p: int, *, sigma: float
+) -> Float[Tensor, "*b"]:
+    r"""Variance of the minimum-norm prediction at an outside point given each design, over β and ε.
+
+    $$ V_0 = \lVert X^\top w \rVert^2 / D + \sigma^2 \lVert w \rVert^2, \qquad w = (X_p^\top)^+ x_{0,p} $$
+    """
+    asked = point[:p].expand(*rows.shape[:-2], 1, -1)
+    weights = nested_weights(rows[..., :p], asked, widths=[p])[..., 0, :, :]
+    noise = sigma**2 * weights.square().sum((-2, -1))
+    return (weights @ rows).square().sum((-2, -1)) / rows.shape[-1] + noise
 
 
 def squared_errors(

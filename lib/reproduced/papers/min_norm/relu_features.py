@@ -27,6 +27,7 @@ from torch import Tensor
 from leakage.data.gaussians import bartlett_factor, chi_square
 from leakage.draws import gaussian
 from leakage.precision import DTYPE
+from reproduced.papers.min_norm.gaussian_mixtures import total_variation
 from reproduced.papers.min_norm.least_squares import Design
 from reproduced.papers.min_norm.nested_fits import nested_weights
 
@@ -84,6 +85,23 @@ def member_variances(
         ]
         variances[..., : len(drawn), :] = torch.cat(trained, dim=-1)
     return variances
+
+
+def advantages(
+    design: Design,
+    norms: Float[Tensor, "*b"],
+    *,
+    widths: Sequence[int],
+    query: str = "relu",
+    trials: int,
+    generator: torch.Generator,
+) -> Float[Tensor, "*b w"]:
+    """Advantage of the best attack at points of these squared norms, at every width."""
+    outsider, member = (
+        variances(design, norms, widths=widths, query=query, trials=trials, generator=generator)
+        for variances in (outsider_variances, member_variances)
+    )
+    return total_variation(member=member, outsider=outsider)
 
 
 def _fit_member(

@@ -17,7 +17,7 @@ from leakage.data.gaussians import chi_square
 from leakage.draws import gaussian
 from leakage.precision import DTYPE
 from reproduced.papers.min_norm import two_gaussians
-from reproduced.papers.min_norm.gaussian_mixtures import Laws, ScaleMixture
+from reproduced.papers.min_norm.gaussian_mixtures import Laws, ScaleMixture, total_variation
 from reproduced.papers.min_norm.least_squares import Design, Query, sample_unexplained_variance, sample_unused_direction
 
 _ROUNDING = 2.0**-53  # relative error that truncation may add to any of the four scalars
@@ -270,6 +270,24 @@ class ResolventSamples:
     def laws(self, query: Query) -> Laws:
         """`outsider_mixture` and `member_mixture`."""
         return {"outsider": self.outsider_mixture(query), "member": self.member_mixture(query)}
+
+
+def exact_advantages(
+    design: Design,
+    p: int,
+    penalty: Float[Tensor, " m"],
+    query: Query,
+    *,
+    sets: int,
+    trials: int,
+    generator: torch.Generator,
+) -> Float[Tensor, "sets *q m"]:
+    """Advantage of the best attack at finite n, by each of `sets` independent sets of `trials` drawn spectra.
+
+    The sets differ by sampling only, so their spread gives an interval. See `ResolventSamples`.
+    """
+    drawn = [ResolventSamples.draw(design, p, penalty, trials=trials, generator=generator) for _ in range(sets)]
+    return torch.stack([total_variation(**spectra.laws(query)) for spectra in drawn])
 
 
 def sample_outsider(

@@ -9,8 +9,10 @@ import torch
 from reproduced.papers.min_norm.cosine_regression import (
     Cosines,
     alias_law,
+    exact_advantages,
     exact_outsider_variances,
     outsider_variances,
+    solved_advantages,
     training_times,
     uncovered_probability,
 )
@@ -123,3 +125,11 @@ def test_a_fit_below_n_recovers_a_band_limited_signal():
     model = Cosines.band_limited(20, 64, 10)
     variances = outsider_variances(model, setting(model), QUERIES)
     torch.testing.assert_close(variances, torch.full_like(variances, model.member_variance), rtol=1e-9, atol=0)
+
+
+def test_advantages_of_the_solver_and_of_exact_arithmetic_agree_where_no_singular_value_is_near_zero():
+    model, times = Cosines.released(10, 32, 12), torch.arange(1, 8)
+    asked = times[uncovered_probability(model, times) > 0]
+    exact = exact_advantages(model, asked, trials=600, generator=stream(0, "exact"))
+    solved = solved_advantages(model, asked, trials=600, cutoff=1e-8, generator=stream(0, "solved"))
+    torch.testing.assert_close(solved, exact, rtol=0, atol=0.02)  # 600 sets of times each

@@ -6,6 +6,7 @@ from scipy.stats import ks_2samp
 
 from leakage.data.gaussians import sphere
 from leakage.draws import gaussian
+from reproduced.papers.min_norm import latent_space
 from reproduced.papers.min_norm.gaussian_mixtures import total_variation
 from reproduced.papers.min_norm.latent_space import LatentSpace, member_variances, outsider_variances
 from reproduced.runtime import stream
@@ -109,3 +110,14 @@ def test_the_left_branch_of_figure_5a_needs_the_fresh_label():
     )
     assert own < 0.02
     assert abs(fresh - 0.0543) < 0.02  # four standard errors: 0.019 between points over √16
+
+
+def test_only_below_one_feature_per_row_does_the_label_of_a_member_matter():
+    model, generator = LatentSpace(60, 4), stream(0, "labels")
+    latent, directions = gaussian((3, 4), generator=generator), gaussian((3, 300, 4), generator=generator)
+    directions /= directions.norm(dim=-1, keepdim=True)
+    few, many = (
+        latent_space.advantages(model, latent, directions[:, :p], trials=60, generator=generator) for p in (20, 300)
+    )
+    assert (few["fresh"] > few["own"]).all()
+    torch.testing.assert_close(many["fresh"].mean(), many["own"].mean(), rtol=0, atol=0.1)  # three points

@@ -30,6 +30,7 @@ from reproduced.papers.min_norm.least_squares import (
     sample_member,
     sample_outsider,
     sample_unused_direction,
+    single_threshold_advantages,
     total_variations,
     widths_within_budget,
 )
@@ -361,3 +362,11 @@ def test_where_the_theorem_is_void_there_is_a_law_and_it_leaks(p):
         assert (
             0.7 < float(total_variation(outsider=law, member=member_mixture(FIGURE, p, Query.typical(FIGURE, p)))) < 1
         )
+
+
+def test_the_single_threshold_loses_a_little_to_the_best_attack():
+    widths = [105, 200, 1000]
+    query = Query.typical(FIGURE, widths)
+    loss = total_variations(FIGURE, widths, query) - single_threshold_advantages(FIGURE, widths, query)
+    assert (loss > 0).all()
+    assert (loss < 0.005).all()

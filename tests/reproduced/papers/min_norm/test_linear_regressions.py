@@ -119,3 +119,23 @@ def test_the_mean_advantage_is_that_over_drawn_points():
     sampled = least_squares.advantage(MEDIUM, MEDIUM.widths(WIDTHS), drawn)
     for value, column in zip(mean.tolist(), sampled.T, strict=True):
         assert estimates.mean_interval(column, level=0.9999).agrees_with(value)
+
+
+@pytest.mark.parametrize("penalty", [None, 0.3])
+def test_a_comparison_finds_the_law_that_the_models_have(penalty):
+    design, generator = Design(8, 24, 0.6), stream(0, f"compare {penalty}")
+    found = linear_regressions.compare_with_law(
+        design, 20, trained=4000, sampled=40_000, generator=generator, penalty=penalty
+    )
+    assert list(found) == ["outsider", "member"]
+    for one in found.values():
+        assert one.test.p_value > P_VALUE
+        assert penalty is not None or one.variance_ratio.low < 1 < one.variance_ratio.high
+
+
+def test_variances_given_a_design_average_to_that_of_the_formula():
+    design, generator = Design(6, 24, 0.6), stream(0, "given a design")
+    point = gaussian((24,), generator=generator)
+    rows = gaussian((20_000, 6, 24), generator=generator)
+    found = estimates.mean_interval(linear_regressions.outsider_variances(rows, point, 16, sigma=0.6), level=0.999)
+    assert found.low < least_squares.outsider_variance(design, 16, Query.from_point(point, design, 16)) < found.high

@@ -97,3 +97,12 @@ def test_members_of_a_batch_are_fitted_with_their_own_norm():
     together = member_variances(design, norms, widths=[5, 9], trials=20, generator=stream(0, "relu batch"))
     alone = member_variances(design, norms[1], widths=[5, 9], trials=20, generator=stream(0, "relu batch"))
     torch.testing.assert_close(together[1], alone)
+
+
+def test_many_features_leak_more_than_few_above_the_threshold():
+    design, generator = Design(20, 100), stream(0, "advantages")
+    norms = torch.tensor([100.0, 110.0], dtype=torch.float64)
+    for query in ("relu", "linear"):
+        found = relu_features.advantages(design, norms, widths=[160, 1600], query=query, trials=60, generator=generator)
+        assert found.shape == (2, 2)
+        assert (found[:, 1] > found[:, 0]).all()

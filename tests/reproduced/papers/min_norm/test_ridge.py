@@ -359,3 +359,17 @@ def test_the_limit_is_near_the_finite_law_at_400_rows():
     spectra = ResolventSamples.draw(design, 800, doubles(0.5), trials=200, generator=stream(0, "400 rows"))
     for who, law in spectra.laws(query).items():
         assert float(law.mean_variance) == pytest.approx(float(getattr(limits, who)), rel=0.03)
+
+
+def test_exact_advantages_tend_to_those_without_a_penalty_and_differ_between_sets():
+    design, sizes = Design(30, 300), dict(sets=6, trials=400, generator=stream(0, "exact advantages"))
+    query = Query.typical(design, [150]).at_width(0)
+    found = ridge.exact_advantages(design, 150, torch.tensor([1e-7, 5.0], dtype=DTYPE), query, **sizes)
+    assert found.shape == (6, 2)
+    assert (found.std(0) > 0).all()
+    torch.testing.assert_close(
+        found[:, 0].mean(),
+        least_squares.total_variations(design, [150], query=Query.typical(design, [150]))[0],
+        rtol=0,
+        atol=0.01,  # six sets of 400 draws
+    )
