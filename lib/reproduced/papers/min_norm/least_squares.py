@@ -139,25 +139,30 @@ def crossover_width(design: Design) -> float:
 
 
 def prediction_error(design: Design, p: int | Real[Tensor, "*w"]) -> Float[Tensor, "*w"]:
-    r"""Expected squared error at a fresh point, $p \ge n + 2$.
+    r"""Expected squared error at a fresh point.
 
     $$ \mathrm{err}(p) = \frac pD \Bigl(1 - \frac np\Bigr)
        + \Bigl(1 - \frac pD + \sigma^2\Bigr) \Bigl(1 + \frac{n}{p - n - 1}\Bigr)
-       = 1 + \sigma^2 + \sigma_0^2\big|_{r^2 = p} - \frac{2n}{D} $$
+       = 1 + \sigma^2 + \sigma_0^2\big|_{r^2 = p} - \frac{2n}{D}, \qquad p \ge n + 2, $$
+    $$ \mathrm{err}(p) = \Bigl(1 - \frac pD + \sigma^2\Bigr) \Bigl(1 + \frac{p}{n - p - 1}\Bigr), \qquad p \le n - 2, $$
 
-    Source: Belkin, Hsu and Xu (2020), Corollary 2.2, as Tan et al. (2022) use it in Proposition 4.3.
+    and $+\infty$ between. Source: Belkin, Hsu and Xu (2020), Corollary 2.2, as Tan et al. (2022) use it in Proposition
+    4.3 for $p \ge n + 2$.
     """
     p = design.widths(p)
     noise = 1 - p / design.D + design.sigma**2
-    return p / design.D * (1 - design.n / p) + noise * (1 + design.n / (p - design.n - 1))
+    wide = p / design.D * (1 - design.n / p) + noise * (1 + design.n / (p - design.n - 1))
+    narrow = noise * (1 + p / (design.n - p - 1))
+    return torch.where(p >= design.n + 2, wide, torch.where(p <= design.n - 2, narrow, torch.inf))
 
 
 def break_even_width(design: Design) -> float:
     r"""The width above which a model errs less than the constant answer 0, whose error is $1 + \sigma^2$.
 
-    $$ \mathrm{err}(p) < 1 + \sigma^2 \iff p > \tfrac12 \bigl( D(1 + \sigma^2) + n + 1 \bigr), \qquad p \ge n + 2 $$
+    $$ \mathrm{err}(p) < 1 + \sigma^2 \iff p > \tfrac12 \bigl( D(1 + \sigma^2) + n + 1 \bigr) $$
 
-    From $\sigma = 1$ on this is beyond D, and no width errs less. Not in the paper.
+    for $p \ge n + 2$; for $p \le n - 2$ it is never so. From $\sigma = 1$ on this is beyond D, and no width errs less.
+    Needs $D \ge n + 1$. Not in the paper.
     """
     return (design.D * (1 + design.sigma**2) + design.n + 1) / 2
 

@@ -11,7 +11,7 @@ from scipy import stats
 
 from leakage.draws import gaussian
 from leakage.precision import DTYPE
-from reproduced.papers.min_norm import least_squares, two_gaussians
+from reproduced.papers.min_norm import least_squares, linear_regressions, two_gaussians
 from reproduced.papers.min_norm.gaussian_mixtures import power, threshold_advantage, thresholds, total_variation
 from reproduced.papers.min_norm.least_squares import (
     Design,
@@ -70,6 +70,17 @@ def test_the_prediction_error_is_the_outsider_variance_in_other_words():
     torch.testing.assert_close(direct, 1 + FIGURE.sigma**2 + variance - 2 * FIGURE.n / FIGURE.D, rtol=1e-12, atol=1e-12)
 
 
+def test_the_prediction_error_below_interpolation_is_that_of_trained_models():
+    design, widths = Design(12, 40, 0.8), [3, 6]
+    formula = prediction_error(design, design.widths(widths))
+    torch.testing.assert_close(formula, torch.tensor([2.15188, 3.278], dtype=DTYPE), rtol=0, atol=1e-4)
+    squared = linear_regressions.squared_errors(
+        design, widths=widths, models=4000, points=4, generator=stream(0, "below")
+    )
+    torch.testing.assert_close(squared.mean(0), formula, rtol=0.06, atol=0)  # four standard errors at 6 features
+    assert prediction_error(design, design.widths([11, 12, 13])).isinf().all()
+
+
 def test_the_best_multiple_of_an_answer_explains_as_much_of_the_labels_of_trained_models():
     generator, design = stream(0, "explained"), Design(10, 40, 0.8)
     points = gaussian((TRIALS, 40), generator=generator)
@@ -85,7 +96,7 @@ def test_the_best_multiple_of_an_answer_explains_as_much_of_the_labels_of_traine
 @pytest.mark.parametrize("sigma", [0.3, 0.5, 0.8, 1.0, 2.0])
 def test_a_width_errs_less_than_answering_zero_from_the_break_even_width_on(sigma):
     design = Design(100, 3000, sigma)
-    widths = torch.arange(102, 3001)
+    widths = torch.arange(1, 3001)
     better = prediction_error(design, widths) < 1 + sigma**2
     torch.testing.assert_close(better, widths > break_even_width(design))
     assert bool(better.any()) == (sigma < 1)
