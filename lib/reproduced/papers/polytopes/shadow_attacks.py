@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int, Real
@@ -23,6 +23,7 @@ from leakage.membership.attack_models import AttackTask, Settings
 from leakage.membership.boundary_distance import deepfool
 from leakage.membership.polytopes import nearest_hyperedges
 from leakage.membership.rays import ray_label_change
+from leakage.metrics.estimates import Estimate, mean_interval
 from leakage.metrics.scores import Scores
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
@@ -158,6 +159,14 @@ def stack_splits(splits: Sequence[Mapping[str, Result]]) -> dict[str, Result]:
         name: type(row)(*(torch.stack(parts) for parts in zip(*(split[name] for split in splits), strict=True)))
         for name, row in splits[0].items()
     }
+
+
+def gain_beside_posteriors(
+    scores: Mapping[str, AttackResult], added: str, *, model: str, measure: Literal["accuracy", "auc"]
+) -> Estimate:
+    """What an attack model gains from the signals `added` beside the three posteriors: the mean over splits, paired."""
+    with_signals, alone = (getattr(scores[f"{model}: {name}"], measure) for name in (f"top-3 + {added}", "top-3"))
+    return mean_interval(with_signals - alone)
 
 
 # ── attacks ──────────────────────────────────────────────────────────────────────────────────────────────────────────
