@@ -187,6 +187,8 @@ COMBINED_FEATURE_SETS: Mapping[str, tuple[str, ...]] = {
 """Feature sets by the signals in them."""
 SWAPPED_FEATURE_SETS = ("distance", "norm", "cosine", "distance, all rays", "top-3")
 """The feature sets that also attack the shadow, as if the attacker had trained the target."""
+RETRAINED_FEATURE_SETS = ("distance", "distance, all rays")
+"""The feature sets on which the network is trained several times: its accuracy depends on its start, by two points."""
 RAW_FEATURE_SETS = ("top-3", "top-3 logits")
 """The feature sets that the network `NN` gets, without standardising: the posteriors of ML-Leaks, and their logits."""
 
@@ -220,12 +222,15 @@ class ShadowAttacks(NamedTuple):
             the same two networks.
         by_ray: the accuracy of `NN standardised` on each signal of `each_ray` along each ray alone, the mean over both
             directions of the attack.
+        retrained: the accuracy of `NN standardised` on each of `RETRAINED_FEATURE_SETS`, trained from several starts,
+            likewise.
     """
 
     fit: Fit
     scores: dict[str, AttackResult]
     swapped: dict[str, AttackResult]
     by_ray: Float[Tensor, "signals rays"]
+    retrained: Float[Tensor, "sets trainings"]
 
 
 def attack_split(
@@ -238,16 +243,18 @@ def attack_split(
     models: Sequence[str] = attack_models.MODELS,
     sets: Sequence[str] = (*STANDALONE_SIGNALS, *COMBINED_FEATURE_SETS),
     each_ray: Sequence[str] = (),
+    trainings: int = 0,
 ) -> ShadowAttacks:
     """Train, measure and attack one split; the raw network has its own feature sets, whatever `sets` says.
 
-    `each_ray` names signals of `hyperedges.SIGNALS` to be tried along each ray alone.
+    `each_ray` names signals of `hyperedges.SIGNALS` to be tried along each ray alone; `trainings` is how often the
+    network is trained on `RETRAINED_FEATURE_SETS`, besides once on each of `sets`.
     """
     rays = rays or RaySettings()
     pair = train_pair(task, split=split, run=run)
     alone = [f"{signal}, ray {ray}" for signal in each_ray for ray in range(rays.rays)]
     needed = {part for key in (*RAW_FEATURE_SETS, *sets) for part in COMBINED_FEATURE_SETS.get(key, (key,))}
-    needed |= {"correct", *alone}
+    needed |= {"correct", *alone, *(RETRAINED_FEATURE_SETS if trainings else ())}
     target, shadow = (
         measure_signals(side, needed, rays, generator=run.stream(f"rays/{split}/{name}"))
         for name, side in pair._asdict().items()
@@ -256,7 +263,7 @@ def attack_split(
         "": (shadow, pair.shadow.member, target, pair.target.member),
         "/swapped": (target, pair.target.member, shadow, pair.shadow.member),
     }
-    tasks: dict[tuple[str, str], AttackTask] = {}
+    tasks: dict[tuple[str, str] | tuple[int, str], AttackTask] = {}
     for direction, (known, member, asked, _) in directions.items():
         for name in models:
             candidates = RAW_FEATURE_SETS if name == "NN" else sets
@@ -268,6 +275,10 @@ def attack_split(
             features = _features(alone, known), member, _features(alone, asked)
             draws = run.stream(f"each ray/{split}{direction}")
             tasks["rays", direction] = AttackTask("NN standardised", *features, draws)
+        for number in range(trainings):
+            again = (_features(RETRAINED_FEATURE_SETS, signals) for signals in (known, asked))
+            draws = run.stream(f"training {number}/{split}{direction}")
+            tasks[number, direction] = AttackTask("NN standardised", next(again), member, next(again), draws)
     scores = dict(zip(tasks, attack_models.run_attack_models([*tasks.values()], settings=settings), strict=True))
     rates = (0.01,) if int((~pair.target.member).sum()) >= 100 else ()
     found, swapped = (
@@ -285,7 +296,13 @@ def attack_split(
         for direction, (*_, truth) in directions.items()
     ]
     accuracy = torch.tensor(by_ray, dtype=DTYPE).mean(0).reshape(len(each_ray), rays.rays)
-    return ShadowAttacks(pair.target.fit, found, swapped, accuracy)
+    retrained = torch.zeros(len(RETRAINED_FEATURE_SETS), trainings, dtype=DTYPE)
+    for place, key in enumerate(RETRAINED_FEATURE_SETS):
+        for number in range(trainings):
+            for direction, (*_, truth) in directions.items():
+                result = evaluate_scores(scores[number, direction][key], member=truth, threshold=0.0)
+                retrained[place, number] += result.accuracy / len(directions)
+    return ShadowAttacks(pair.target.fit, found, swapped, accuracy, retrained)
 
 
 def _features(sets: Sequence[str], signals: Mapping[str, Tensor]) -> dict[str, Tensor]:

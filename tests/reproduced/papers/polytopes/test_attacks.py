@@ -1,6 +1,7 @@
 """Attacks find networks that have memorised noise, and none that has learned nothing."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -69,6 +70,18 @@ def test_what_has_learned_nothing_is_not_found_out_by_posteriors():
     for name, row in found.scores.items():
         # Seventeen areas: one in a hundred sets of them passes four standard errors.
         assert abs(float(row.auc) - 0.5) < 4 * error, name
+
+
+def test_further_trainings_of_the_network_move_nothing_else():
+    attack = partial(shadow_attacks.attack_split, 0, task=MEMORISED, run=RUN, rays=RAYS, settings=QUICK)
+    once, again = (attack(models=("NN standardised",), sets=("distance",), trainings=count) for count in (0, 3))
+    for name, row in once.scores.items():
+        torch.testing.assert_close(again.scores[name].accuracy, row.accuracy)
+    assert once.retrained.shape == (2, 0)
+    assert again.retrained.shape == (2, 3)
+    assert len(again.retrained[0].unique()) > 1  # starts differ
+    both = (once.scores["NN standardised: distance"].accuracy + once.swapped["NN standardised: distance"].accuracy) / 2
+    assert abs(float(again.retrained[0].mean() - both)) < 5 / math.sqrt(2 * 240)  # five standard errors of guessing
 
 
 # ── distances to the boundary ────────────────────────────────────────────────────────────────────────────────────────
