@@ -28,7 +28,7 @@ from leakage.trainers.ensembles import Examples, MlpEnsemble, Recipe
 from reproduced.papers.polytopes import windows
 from reproduced.papers.polytopes.decision_boundary import decision_boundary
 from reproduced.papers.polytopes.subdivision import Subdivision, subdivide_networks
-from reproduced.papers.polytopes.windows import Densities, Discs, Norms, Ridge, SampledWindow, unit_square
+from reproduced.papers.polytopes.windows import Activity, Densities, Discs, Norms, Ridge, SampledWindow, unit_square
 from reproduced.runtime import Run, move
 
 # ── the data ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -287,6 +287,8 @@ class FinalState(NamedTuple):
         other_alignment: the same in the gaps of the other networks' data.
         ridge: norms on the decision boundary.
         other_ridge: the mean over the boundaries of the other networks.
+        activity: near the data and far from them.
+        other_activity: the same for the data of the other networks, summed.
     """
 
     own: Densities
@@ -298,6 +300,8 @@ class FinalState(NamedTuple):
     other_alignment: Float[Tensor, "*b"]
     ridge: Ridge
     other_ridge: Norms
+    activity: Activity
+    other_activity: Activity
 
 
 class Motion(NamedTuple):
@@ -449,6 +453,9 @@ def _measure_view(
     own, *strange = (
         windows.densities(view.cells, part.points, edges=plan.distances, points=view.points) for part in sets
     )
+    active, *active_elsewhere = (
+        windows.activity(view.cells, part.points, near=_NEAR, far=_FAR, points=view.points) for part in sets
+    )
     gaps = [windows.hyperedges_in_discs(view.cells, part.middles, radius=plan.radius) for part in sets]
     aligned = [discs.alignment(part.walls) for discs, part in zip(gaps, sets, strict=True)]
     # As far behind a disc of the data as the middle of the gap is before it, but with nothing on the other side.
@@ -460,7 +467,7 @@ def _measure_view(
     chance = windows.other_ridges(view, [other.boundary for _, other in others])
     return FinalState(
         own=own,
-        other=Densities(*(sum(parts, torch.zeros_like(like)) for like, *parts in zip(own, *strange, strict=True))),
+        other=_sum(own, strange),
         gap=_mean_edges(gaps[0]),
         rim=_mean_edges(rim),
         window=_mean_edges(window),
@@ -468,7 +475,17 @@ def _measure_view(
         other_alignment=torch.cat(aligned[1:]).nanmean() if others else torch.full_like(aligned[0][0], torch.nan),
         ridge=windows.ridge(view, data.points, within=plan.within),
         other_ridge=Norms(*torch.stack([*chance], -1).nanmean(0)),
+        activity=active,
+        other_activity=_sum(active, active_elsewhere),
     )
+
+
+Summed = TypeVar("Summed", Densities, Activity)
+
+
+def _sum(like: Summed, parts: Sequence[Summed]) -> Summed:
+    """The sum of `parts`, field by field; zeros like `like` if there are none."""
+    return type(like)(*(sum(one, torch.zeros_like(first)) for first, *one in zip(like, *parts, strict=True)))
 
 
 def _mean_edges(discs: Discs) -> Edges:
@@ -489,6 +506,10 @@ class NetworkSummary(NamedTuple):
         parallelism_gain: the parallelism of hyperedges in the gaps minus that all over the window.
         gap_length_ratio: hyperedge per area in the gaps over that all over the window.
         rim_length_ratio: the same behind the discs.
+        activity: the logarithm of the change of the gradient per area closer than 0.03 to the data over that at 0.1 or
+            more, as in `windows.Activity`.
+        other_activity: the same for the data of the other networks.
+        length: the same of the length of hyperedges.
         growth: the logarithm of the final number of cells over that at epoch 0.
         early_order: the mean of the gradients' order in epochs 1 to 5.
         final_order: the gradients' order at the end.
@@ -501,6 +522,9 @@ class NetworkSummary(NamedTuple):
     parallelism_gain: Float[Tensor, " models"]
     gap_length_ratio: Float[Tensor, " models"]
     rim_length_ratio: Float[Tensor, " models"]
+    activity: Float[Tensor, " models"]
+    other_activity: Float[Tensor, " models"]
+    length: Float[Tensor, " models"]
     growth: Float[Tensor, " models"]
     early_order: Float[Tensor, " models"]
     final_order: Float[Tensor, " models"]
@@ -521,6 +545,9 @@ def summarise_networks(group: Group, plan: MeasurementPlan) -> NetworkSummary:
         parallelism_gain=final.gap.parallelism - final.window.parallelism,
         gap_length_ratio=final.gap.length / final.window.length,
         rim_length_ratio=final.rim.length / final.window.length,
+        activity=final.activity.near_to_far("change"),
+        other_activity=final.other_activity.near_to_far("change"),
+        length=final.activity.near_to_far("length"),
         growth=(history.cells[-1] / history.cells[begun]).log(),
         early_order=history.gradient_order[first].mean(0),
         final_order=history.gradient_order[-1],

@@ -14,7 +14,14 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from leakage.membership.polytopes import activation_pattern, jacobian_norm, join_layers, output_map, split_layers
+from leakage.membership.polytopes import (
+    activation_pattern,
+    jacobian_norm,
+    join_layers,
+    output_jacobian,
+    output_map,
+    split_layers,
+)
 from leakage.models.mlp import Mlp
 from reproduced.papers.polytopes.polygons import (
     Polygons,
@@ -110,9 +117,24 @@ class Subdivision:
         Each piece borders one cell where its neuron is active and one or more where it is not; it is listed for the
         active side.
         """
+        return sides(self.vertices, self.counts)[self._listed_edges], self.owners[self._listed_edges]
+
+    @cached_property
+    def gradient_jumps(self) -> Float[Tensor, " edges"]:
+        r"""$\lVert A_P - A_{P'} \rVert_F$ between the two sides of each piece, in the order of `hyperedges`."""
+        cell, corner = self._listed_edges.nonzero(as_tuple=True)
+        rows = self.pattern[cell].scatter(1, self.owners[cell, corner].unsqueeze(-1), False)  # beyond the hyperedge
+        pairs = zip(self.pattern[cell].split(_CHUNK), rows.split(_CHUNK), strict=True)
+        here_and_there = (
+            [output_jacobian(self.network, split_layers(self.network, row)) for row in pair] for pair in pairs
+        )
+        return torch.cat([(here - there).flatten(1).norm(dim=-1) for here, there in here_and_there])
+
+    @cached_property
+    def _listed_edges(self) -> Bool[Tensor, "cells v"]:
+        """The edges that are a piece of hyperedge seen from its active side."""
         active = self.pattern.gather(1, self.owners.clamp_min(0)) & (self.owners >= 0)
-        chosen = active & is_corner(self.counts, self.owners.shape[1])
-        return sides(self.vertices, self.counts)[chosen], self.owners[chosen]
+        return active & is_corner(self.counts, self.owners.shape[1])
 
 
 def subdivide(

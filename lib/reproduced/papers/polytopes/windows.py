@@ -184,6 +184,48 @@ def densities(
     return Densities(counts, shares / len(points) * cells.areas.sum())
 
 
+class Activity(NamedTuple):
+    r"""How much a network changes its gradient near the data and far from them: one number for each of the two.
+
+    Attributes:
+        change: $\sum_e \ell_e \lVert A_P - A_{P'} \rVert_F$ over the pieces of hyperedge, of lengths $\ell_e$ and
+            between cells P and P', whose middles are near, or far.
+        length: $\sum_e \ell_e$ of these pieces.
+        area: of the part of the window that is near, or far.
+    """
+
+    change: Float[Tensor, "*b 2"]
+    length: Float[Tensor, "*b 2"]
+    area: Float[Tensor, "*b 2"]
+
+    def near_to_far(self, part: str) -> Float[Tensor, "*b"]:
+        """The logarithm of `change` or `length` per area near the data over that far from them."""
+        per_area = (getattr(self, part) / self.area).log()
+        return per_area[..., 0] - per_area[..., 1]
+
+
+def activity(
+    cells: Subdivision, data: Float[Tensor, "n 2"], *, near: float, far: float, points: Float[Tensor, "t 2"]
+) -> Activity:
+    """The activity closer to the data than `near`, and at `far` or more; `points` stand for equal parts of the window.
+
+    Source: "there is less activity of the model when moving away from training data", Peinemann (2021), Section 5.1;
+    the measure is ours.
+    """
+    segments, _ = cells.hyperedges()
+    lengths = (segments[:, 1] - segments[:, 0]).norm(dim=-1)
+    edges, places = (nearest_distance(where, data) for where in (segments.mean(1), points))
+    change, length, area = (
+        torch.stack([amount[distance < near].sum(), amount[distance >= far].sum()])
+        for amount, distance in (
+            (lengths * cells.gradient_jumps, edges),
+            (lengths, edges),
+            ((cells.areas.sum() / len(points)).expand(len(points)), places),
+        )
+    )
+    return Activity(change, length, area)
+
+
 class Discs(NamedTuple):
     r"""Pieces of hyperedge in discs. A direction is a line without arrow, so its angle is doubled: $e^{2i\theta}$.
 

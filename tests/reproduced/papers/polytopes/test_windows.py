@@ -55,6 +55,22 @@ def test_every_cell_and_all_area_is_in_one_bin():
     assert float(found.per_area(0, 3)) == pytest.approx(len(cells))
 
 
+def test_activity_is_the_change_of_the_gradient_along_hyperedges():
+    model = one_layer([[3.0, 0.0], [0.0, 4.0]], [-1.5, -1.0])  # walls at x = 1/2 and y = 1/4
+    cells = subdivide(model, unit_square())
+    # Each wall is two pieces; a neuron changes the gradient by its own weights, 3 or 4, times those of the outputs.
+    lengths = (cells.hyperedges()[0].diff(dim=1).squeeze(1)).norm(dim=-1)
+    slope = model.weights[1].norm(dim=0) * model.weights[0].norm(dim=-1)
+    torch.testing.assert_close(cells.gradient_jumps, slope[cells.hyperedges()[1]])
+    data = torch.tensor([[0.5, 0.6]]).double()
+    found = windows.activity(cells, data, near=0.1, far=0.2, points=lattice(200))
+    # Middles of the pieces: (.5, .125), (.5, .625), (.25, .25), (.75, .25); only the second is near.
+    torch.testing.assert_close(found.length, torch.tensor([0.75, 1.25]).double())
+    torch.testing.assert_close(found.change[0], 0.75 * slope[0])
+    torch.testing.assert_close(found.change.sum(), lengths @ slope[cells.hyperedges()[1]])
+    assert abs(float(found.area[0]) - math.pi * 0.1**2) < 0.002
+
+
 def test_a_line_through_a_disc_is_clipped_to_its_chord():
     cells = subdivide(one_layer([[1.0, 0.0]], [-0.5]), unit_square())
     centres = torch.tensor([[0.5, 0.5], [0.56, 0.5], [0.9, 0.5], [0.5, 0.0]]).double()
