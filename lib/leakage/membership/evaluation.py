@@ -360,15 +360,14 @@ def measure(
 ) -> dict[str, Float64[Tensor, " targets"]]:
     """The metrics of each target."""
     rows = max(1, _NUMBERS_RANKED_AT_ONCE // scores.shape[1])
-    fprs = {metric: fpr_of(metric) for metric in metrics if metric not in METRICS}
+    fewest = int((~member).sum(1).min())  # after points are left out, one false alarm is always allowed
+    fprs = {metric: max(fpr_of(metric), 1 / fewest) for metric in metrics if metric not in METRICS}
 
     def rank(part: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
         ranked = Scores.from_mask(part[0], member=part[1])
-        fewest = int(ranked.outsider_count.min())  # after points are left out, one false alarm is always allowed
         found = {"auc": ranked.auc()} if "auc" in metrics else {}
         if fprs:
-            tpr = ranked.tpr_at_fprs([max(fpr, 1 / fewest) for fpr in fprs.values()])
-            found |= dict(zip(fprs, tpr.unbind(-1), strict=True))
+            found |= dict(zip(fprs, ranked.tpr_at_fprs([*fprs.values()]).unbind(-1), strict=True))
         return found
 
     parts = map_threads(rank, zip(scores.split(rows), member.split(rows), strict=True))
