@@ -32,73 +32,76 @@ pytestmark = [
 HERE = Path(__file__).parent
 BOOK = HERE.parent / "book"
 CHAPTERS = sorted(path.stem for path in (BOOK / "claims").glob("*.yml"))
-# Quick tests that together call what the chapters call: of test_<file>.py all of test_<name>, or every test.
+# Quick tests that together call what the chapters call: of <folder>/test_<file>.py all of test_<name>, or every test.
 QUICK = {
-    "inversion_tensor_decomposition": ("one_term_is_found_by_every_method[joint]",),
-    "papers_gradient_inversion_deep_networks": (
+    "leakage/inversion/tensor_decomposition": ("one_term_is_found_by_every_method[joint]",),
+    "reproduced/papers/gradient_inversion/deep_networks": (
         "the_top_of_a_stack_is_a_two_layer_client_of_the_features[mse_loss-2-paired-linear]",
     ),
-    "papers_gradient_inversion_server_weights": ("every_kind_has_the_moments_of_a_standard_normal",),
-    "inversion_moments": ("a_turn_of_the_space_turns_the_moments",),
-    "inversion_recover": (
+    "reproduced/papers/gradient_inversion/server_weights": ("every_kind_has_the_moments_of_a_standard_normal",),
+    "leakage/inversion/moments": ("a_turn_of_the_space_turns_the_moments",),
+    "leakage/inversion/recover": (
         "directions_point_along_the_inputs",
         "few_neurons_will_do_where_the_length_is_known",
         "labels_tell_a_sigmoid_from_its_mirror_image",
         "the_output_layer_alone_suffices_with_many_neurons",
     ),
-    "inversion_nonlinear_least_squares": ("signs_are_found_by_one_linear_fit[polynomial]",),
-    "inversion_relu_decoding": ("weights_of_another_law_will_do",),
-    "inversion_span": ("scale_and_order_of_the_neurons_do_not_matter",),
-    "inversion_tensor_attack": (
+    "leakage/inversion/nonlinear_least_squares": ("signs_are_found_by_one_linear_fit[polynomial]",),
+    "leakage/inversion/relu_decoding": ("weights_of_another_law_will_do",),
+    "leakage/inversion/span": ("scale_and_order_of_the_neurons_do_not_matter",),
+    "leakage/inversion/tensor_attack": (
         "every_contraction_finds_a_planted_batch[gelu-mean]",
         "every_contraction_finds_a_planted_batch[tanh-random]",
     ),
-    "papers_kkt_margin_line_reconstruction": (
+    "reproduced/papers/kkt_margin/line_reconstruction": (
         "candidates_close_together_are_one",
         "one_neuron_gives_its_point_away_in_any_dimension",
         "the_scale_of_the_network_does_not_matter",
         "smeared_weights_give_away_what_the_exact_ones_do[random]",
     ),
-    "membership_attack_models": ("what_was_not_reached_counts_as_farthest",),
-    "membership_boundary_distance": (),
-    "membership_calibration": (),
-    "membership_hyperedges": ("rays_lead_away_from_the_point",),
-    "membership_lira": (),
-    "membership_loss_threshold": (),
-    "membership_margin": (),
-    "membership_posterior": (),
-    "membership_shadow_models": ("one_target_is_its_row_of_all_and_is_blind_to_its_own_membership",),
-    "membership_rmia": (),
-    "membership_row_features": (
+    "leakage/membership/attack_models": ("what_was_not_reached_counts_as_farthest",),
+    "leakage/membership/boundary_distance": (),
+    "leakage/membership/calibration": (),
+    "leakage/membership/hyperedges": ("rays_lead_away_from_the_point",),
+    "leakage/membership/lira": (),
+    "leakage/membership/loss_threshold": (),
+    "leakage/membership/margin": (),
+    "leakage/membership/posterior": (),
+    "leakage/membership/shadow_models": ("one_target_is_its_row_of_all_and_is_blind_to_its_own_membership",),
+    "leakage/membership/rmia": (),
+    "leakage/membership/row_features": (
         "members_that_differ_are_told_apart",
         "positive_scores_are_above_the_median_of_outsiders",
     ),
     "batches": (),
-    "papers_polytopes_decision_boundary": (),
-    "membership_polytopes": (
+    "reproduced/papers/polytopes/decision_boundary": (),
+    "leakage/membership/polytopes": (
         "a_neuron_without_open_path_is_never_reached",
         "one_neuron_is_as_far_as_its_line",
         "within_the_radius_the_pattern_stays_and_the_closest_neuron_flips_behind_it",
     ),
-    "membership_rays": (),
-    "papers_polytopes_subdivision": (),
-    "metrics_estimates": (),
-    "metrics_roc": (),
-    "metrics_scores": (),
-    "inversion_activations": ("as_many_derivatives_come_as_were_asked_for",),
-    "papers_kkt_margin_two_layer": (),
-    "membership_evaluation": ("every_point_has_a_finite_score_under_every_model",),
-    "trainers_ensembles": (
+    "leakage/membership/rays": (),
+    "reproduced/papers/polytopes/subdivision": (),
+    "leakage/metrics/estimates": (),
+    "leakage/metrics/roc": (),
+    "leakage/metrics/scores": (),
+    "leakage/inversion/activations": ("as_many_derivatives_come_as_were_asked_for",),
+    "reproduced/papers/kkt_margin/two_layer": (),
+    "leakage/membership/evaluation": ("every_point_has_a_finite_score_under_every_model",),
+    "leakage/trainers/ensembles": (
         "an_ensemble_computes_what_separate_networks_compute[sgd with momentum]",
         "a_loss_judged_is_the_cross_entropy_however_small_it_is",
     ),
-    "papers_blessing_logistic_regression": (),
-    "papers_min_norm_nested_fits": (),
-    "papers_blessing_svm": (),
-    "trainers_privacy_accounting": ("without_sampling_delta_is_that_of_one_gaussian[0.0-10.0-1]",),
+    "reproduced/papers/blessing/logistic_regression": (),
+    "reproduced/papers/min_norm/nested_fits": (),
+    "reproduced/papers/blessing/svm": (),
+    "leakage/trainers/privacy_accounting": ("without_sampling_delta_is_that_of_one_gaussian[0.0-10.0-1]",),
 }
 TESTS = ["elsewhere_checks.py"] + [
-    f"test_{file}.py" + (f"::test_{name}" if name else "") for file, names in QUICK.items() for name in names or ("",)
+    f"{folder}{slash}test_{file}.py" + (f"::test_{name}" if name else "")
+    for place, names in QUICK.items()
+    for folder, slash, file in [place.rpartition("/")]
+    for name in names or ("",)
 ]
 
 
