@@ -55,7 +55,7 @@ def test_logits_keep_what_losses_have_rounded_away():
     torch.testing.assert_close(lira(losses, member, partner), expected, rtol=1e-6, atol=1e-6)
 
 
-def test_many_references_reach_the_closed_form():
+def test_many_shadow_models_reach_the_closed_form():
     member, partner = paired(100, 1000)
     found = rates(lira(draw_losses(member, 2.0), member, partner), member=member, fprs=())
     # Two Gaussians at distance 2: Adv = 2 Φ(1) - 1 = 0.683. Shadow models are a sample of 49 a side, which costs
