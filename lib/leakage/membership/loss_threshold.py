@@ -127,7 +127,7 @@ def _best_of_each(
     outside = place.to(whole) + 1 - inside
     least = torch.iinfo(whole).min // 2
     best = lacking = None
-    members_left_out = sum(step.to(whole) for step in steps)
+    members_left_out = torch.stack(steps).sum(0)
     for count in range(several + 1):
         chosen = members_left_out == count
         if not bool(chosen.any()):  # within pairs one is a member
