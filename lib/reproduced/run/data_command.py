@@ -50,9 +50,10 @@ def list_datasets() -> Iterator[Line]:
 
 
 def fetch_needed(root: Path | None, *, hurried: bool) -> Iterator[Line]:
-    """Fetch `needed_datasets`; a book that cannot be read is one line."""
+    """Fetch `needed_datasets`; a book that cannot be read, or a folder that is not known, is one line."""
     try:
         names = needed_datasets(root)
+        datasets.data_folder()
     except (OSError, ValueError) as error:
         yield Line(str(error), fault=True)
     else:
