@@ -71,6 +71,18 @@ def draw_problem(
     return points, LABEL_LAWS[law](count, generator).to(DTYPE)
 
 
+def draw_scattered_problem(
+    count: int, *, generator: torch.Generator
+) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
+    """`count` ascending points with heavy tails, a random scale and a random shift, and coin flips for labels.
+
+    Points are those of Student's law with three degrees of freedom, times $e^{0.8 Z}$, plus $1.5 Z'$.
+    """
+    tails = gaussian((count,), generator=generator) / gaussian((3, count), generator=generator).square().mean(0).sqrt()
+    scale, shift = gaussian((2,), generator=generator)
+    return (tails * (0.8 * scale).exp() + 1.5 * shift).sort().values, _random(count, generator).to(DTYPE)
+
+
 def restricted_optima(
     points: Float[Tensor, " n"], labels: Float[Tensor, " n"], *, share: float, tries: int, generator: torch.Generator
 ) -> list[Optimum]:

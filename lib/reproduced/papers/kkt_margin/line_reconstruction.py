@@ -102,8 +102,30 @@ def candidates_from_weights(
         high: its right end.
         simplification: in units of the margin; the default suits trained networks, 1e-5 exact optima.
     """
-    function = simplify(from_network(model), low=low, high=high, tolerance=simplification * margin)
-    found = ALGORITHMS[algorithm](function, margin, tolerance=2 * simplification, merge_distance=merge_distance)
+    return candidates_from_function(
+        from_network(model),
+        margin,
+        low=low,
+        high=high,
+        algorithm=algorithm,
+        simplification=simplification,
+        merge_distance=merge_distance,
+    )
+
+
+def candidates_from_function(
+    function: PiecewiseLinear,
+    margin: float,
+    *,
+    low: float,
+    high: float,
+    algorithm: str = "complete",
+    simplification: float = 0.01,
+    merge_distance: float = 0.02,
+) -> Float[Tensor, " c"]:
+    """`candidates_from_weights` of a network whose function is known, for example from its answers."""
+    simple = simplify(function, low=low, high=high, tolerance=simplification * margin)
+    found = ALGORITHMS[algorithm](simple, margin, tolerance=2 * simplification, merge_distance=merge_distance)
     return found[(found > low) & (found < high)]
 
 

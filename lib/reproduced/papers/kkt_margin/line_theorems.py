@@ -30,6 +30,9 @@ pieces are counted. Two neurons share a kink only to the solver's accuracy; merg
 would merge those of close training points."""
 TOLERANCE = 1e-4
 """Share of the margin, and distance on the line from a kink to a point."""
+TRAINED_HIT = 0.05
+"""Distance at which a candidate of a trained network is a training point; training smears each kink."""
+_NO_SUM = 1e-3  # of S, in the units of the unit vectors u_j
 _NO_MULTIPLIER = 1e-7  # share of the sum; interior points leave 1e-9 of a multiplier that is 0
 
 
@@ -131,6 +134,24 @@ def check_lemma_f1(model: TwoLayer, points: Float[Tensor, " c"]) -> ViolationCou
         inside.append(kinks_between(function.nodes[function.slopes.diff() != 0], points))
     counts = torch.cat(inside)
     return ViolationCount(int((counts > 0).sum()), int((counts > 1).sum()))
+
+
+def count_double_gaps(
+    model: TwoLayer, points: Float[Tensor, " n"], labels: Float[Tensor, " n"], multipliers: Float[Tensor, " n"]
+) -> int | None:
+    r"""How many gaps between marginal points hold two different kinks: at most one at a KKT point.
+
+    None where $S = \sum_i \lambda_i y_i (x_i, 1)$ is close to 0. There the two kinks of a gap are one, which the solver
+    splits. Kinks closer than a ten-thousandth of the span are merged.
+    """
+    lifted = torch.stack([points, torch.ones_like(points)], dim=-1)
+    if float(((multipliers * labels) @ lifted).norm()) < _NO_SUM:
+        return None
+    own = marginal_points(points, multipliers)
+    span = float(points.max() - points.min())
+    function = from_network(model, tolerance=TOLERANCE * max(1.0, span))
+    bends = function.nodes[function.slopes.diff().abs() > TOLERANCE]
+    return int((kinks_between(bends, own) > 1).sum())
 
 
 def kinks_between(kinks: Float[Tensor, " k"], points: Float[Tensor, " c"]) -> Tensor:

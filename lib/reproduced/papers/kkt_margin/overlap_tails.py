@@ -47,9 +47,9 @@ def log_sphere_bound(dimension: float) -> float:
 def log_product_tail(dimension: int, level: float, *, mean: float = 0.0) -> float:
     r"""$\log \Pr(|x^\top y| > \text{level})$ of independent points of the mixture of $N(\pm\mu, I)$.
 
-    `mean` is $\|\mu\|$. Given x, $x^\top y$ is $N(\pm u \|\mu\|, \|x\|^2)$ with $u$ the coordinate of x along $\mu$; what is left is an
-    integral over $u$ and the squared length of the rest, $\chi^2_{d-1}$, in its logarithm. With mean 0 it is over
-    $\|x\|^2 \sim \chi^2_d$ alone.
+    `mean` is $\|\mu\|$. Given x, $x^\top y$ is $N(\pm u \|\mu\|, \|x\|^2)$ with $u$ the coordinate of x along $\mu$;
+    what is left is an integral over $u$ and the squared length of the rest, $\chi^2_{d-1}$, in its logarithm. With
+    mean 0 it is over $\|x\|^2 \sim \chi^2_d$ alone.
     """
     if mean:
         places, masses = special.roots_hermitenorm(_MEAN_NODES)

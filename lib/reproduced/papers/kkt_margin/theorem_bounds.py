@@ -21,6 +21,7 @@ from torch import Tensor
 
 from leakage.metrics.estimates import Estimate, clopper_pearson
 from reproduced.papers.kkt_margin.kkt import KktConditions, check_kkt
+from reproduced.papers.kkt_margin.max_margin import optimum_of_independent_points
 from reproduced.papers.kkt_margin.mixtures import Law, Sample, draw_sample
 from reproduced.papers.kkt_margin.two_layer import TwoLayer
 
@@ -292,3 +293,37 @@ def measure_tightness(
         fresh=(answers.abs() / output_bound(geometry, geometry.delta_x(products), margin, factor=1)).amax(-1),
         member=torch.where(floor.squeeze(-1) > 0, excess, 0.0),
     )
+
+
+def tightness_of_all_labels(
+    rows: int, dimension: int, *, runs: int, fresh: int, generator: torch.Generator
+) -> Tightness:
+    r"""The worst tightness over exact KKT points of all labellings of `runs` sets of points of the mixture.
+
+    With $-y$ the network is $-\Phi$, so half of the $2^n$ labellings suffice. Fresh points lie in the span of the
+    training points; what is outside does not reach these networks.
+    """
+    sample = draw_sample("mixture", rows=rows, fresh=fresh, dimension=dimension, runs=runs, generator=generator)
+    found = []
+    for points, others in zip(sample.train, sample.fresh, strict=True):
+        for rest in itertools.product((1.0, -1.0), repeat=rows - 1):
+            labels = points.new_tensor((1.0, *rest))
+            model = optimum_of_independent_points(points, labels).model
+            asked = dict(products=others @ points.mT, answers=model(others), margin=points.new_ones(()))
+            found.append(measure_tightness(model, points, labels, kinks=1e-6, **asked))
+    return Tightness.worst(found)
+
+
+def failures_of_assumption(
+    dimension: int, *, rows: int, runs: int, generator: torch.Generator
+) -> tuple[Estimate, Estimate]:
+    r"""How often Assumption 3.1 fails, read as in `overlap_tails.log_tau`: on the training set, or with a fresh point.
+
+    Theorem 3.2 allows $2\tau$ for the first and $4\tau$ for the second.
+    """
+    sample = draw_sample("mixture", rows=rows, fresh=1, dimension=dimension, runs=runs, generator=generator)
+    geometry, allowed = InnerProducts.from_points(sample.train), dimension / (4 * rows)
+    short = geometry.least < 0.75 * dimension
+    within = short | (geometry.delta > allowed)
+    with_fresh = short | (geometry.delta_x(sample.fresh @ sample.train.mT)[..., 0] > allowed)
+    return clopper_pearson(int(within.sum()), runs), clopper_pearson(int(with_fresh.sum()), runs)

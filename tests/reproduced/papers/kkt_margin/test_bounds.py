@@ -10,7 +10,7 @@ from torch.nn.functional import softplus
 from leakage.metrics.estimates import clopper_pearson
 from leakage.precision import DTYPE
 from planted import CLOSE, WIDE, doubles
-from reproduced.papers.kkt_margin import network_intervals
+from reproduced.papers.kkt_margin import network_intervals, overlap_tails
 from reproduced.papers.kkt_margin.margin_size import (
     gradient_factor,
     least_margin,
@@ -22,6 +22,7 @@ from reproduced.papers.kkt_margin.theorem_bounds import (
     InnerProducts,
     activation_lower_bound,
     activation_upper_bound,
+    failures_of_assumption,
     first_dimension,
     measure_stages,
     measure_tightness,
@@ -30,6 +31,7 @@ from reproduced.papers.kkt_margin.theorem_bounds import (
     overlap_tail_bound,
     stage_flags,
     stage_probability,
+    tightness_of_all_labels,
 )
 from reproduced.runtime import stream
 
@@ -177,3 +179,20 @@ def test_rank_correlations_are_taken_within_sequences():
 def test_many_sequences_that_rise_leave_little_room():
     found = network_intervals.rank_correlation([1, 2, 3], [place + torch.zeros(100, dtype=DTYPE) for place in range(3)])
     assert 0.9 < found.low < found.high == pytest.approx(1)
+
+
+def test_no_labelling_breaks_the_bound():
+    found = tightness_of_all_labels(3, 5000, runs=1, fresh=200, generator=stream(0, "labels"))
+    assert float(found.fresh) < 1
+    assert float(found.member) < 1e-6
+    assert float(found.ceiling) <= 1 + 1e-6
+    assert float(found.floor) >= 1 - 1e-6
+
+
+def test_the_assumption_fails_as_often_as_its_exact_tails_say():
+    failed, failed_with_fresh = failures_of_assumption(3000, rows=5, runs=4000, generator=stream(0, "failures"))
+    (first, second) = (math.exp(tail) for tail in overlap_tails.log_tau(3000, rows=5, mean=1.0))
+    # The union over the pairs counts a set with two long overlaps twice, which is rare here; no point is short.
+    assert second < 1e-20
+    assert failed.low <= first / 25 * 10 <= 1.1 * failed.high
+    assert failed_with_fresh.low <= first / 25 * 15 <= 1.1 * failed_with_fresh.high
