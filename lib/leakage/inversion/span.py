@@ -20,6 +20,7 @@ _DENSE = 512  # up to this dimension, all eigenvectors of a moment together cost
 _OVERSAMPLING = 8  # extra columns of a random block, beyond the number of vectors wanted
 _KRYLOV_DEPTH = 8  # blocks of a Krylov space, before eigenvectors are computed in it
 _RESTARTS = 40  # at most; a subspace with a gap needs one to three
+_NEW_DIRECTION = 1e-12  # of the norm of a block: what it adds to a Krylov space; rounding leaves 1e-15
 _EIGENVECTOR_TOLERANCE = 1e-8  # relative to the largest eigenvalue, far below any sampling error
 _SHARPENING_STEPS = 2
 _ROUNDING_GAP = 1e3  # a larger gap separates the inputs from rounding: noise gives 1 to 10, float64 1e8 and more
@@ -175,11 +176,19 @@ def _ritz_pairs(space: Tensor, operator: Callable[[Tensor], Tensor], count: int)
 
 
 def _krylov_basis(operator: Callable[[Tensor], Tensor], block: Tensor) -> Tensor:
-    """An orthonormal basis of the columns of X, A X, A² X, …, for the block X and the operator A."""
+    """An orthonormal basis of the columns of X, A X, A² X, …, for the block X and the operator A.
+
+    Directions that the space contains already are left out: an operator of low rank, such as the moment of order 2 of
+    a hidden gradient, soon has no others, and rounding would stand in their place.
+    """
     space = newest = block
     for _ in range(_KRYLOV_DEPTH - 1):
         newest = operator(newest)
+        least = _NEW_DIRECTION * float(torch.linalg.matrix_norm(newest))
         for _ in range(2):  # once leaves a rounding error if the space contains nearly all of a vector
-            newest = torch.linalg.qr(newest - space @ (space.mT @ newest)).Q
+            left, sizes, _ = torch.linalg.svd(newest - space @ (space.mT @ newest), full_matrices=False)
+            newest, least = left[:, sizes > least], 0.5  # what is new has length one the second time
+        if not newest.shape[1]:
+            break
         space = torch.cat([space, newest], dim=1)
     return space

@@ -64,6 +64,16 @@ def test_a_start_is_not_seen_in_the_result():
         torch.testing.assert_close(projector(one.basis), projector(other.basis), rtol=0, atol=1e-7)
 
 
+@pytest.mark.parametrize("name", ["relu", "polynomial"])
+def test_a_moment_of_low_rank_has_its_leading_eigenvectors_in_large_dimensions_too(name):
+    """That of a hidden gradient has rank 2B, fewer than the columns of the block that is multiplied by it."""
+    moment = from_hidden(draw_batch(name, 2, 600, 2000, orthonormal=True).observation)
+    found = from_moments(moment, batch=2, generator=generator())
+    values, vectors = torch.linalg.eigh(moment.second(torch.eye(600, dtype=torch.float64)))
+    leading = vectors[:, values.abs().argsort(descending=True)[:2]]
+    torch.testing.assert_close(projector(found.basis), projector(leading), rtol=0, atol=1e-7)
+
+
 def test_scale_and_order_of_the_neurons_do_not_matter():
     gradient = draw_batch("tanh", 3, 20, 50).observation.hidden
     one, other = (from_rows(rows, generator=generator()) for rows in (gradient, -1e-6 * gradient.flip(0)))
