@@ -5,7 +5,7 @@ angle whose tangent is the *tilt* $\delta$. The laws are those of the leading ei
 of the matrix, so that they hold while $\delta$ is below about 0.6.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Float, Real
@@ -25,6 +25,17 @@ def span_error(basis: Float[Tensor, "d b"], inputs: Float[Tensor, "B d"]) -> Flo
     r"""The part of the inputs outside a subspace, $(\frac1B \sum_i \lVert x_i - V V^\top x_i \rVert^2)^{1/2}$."""
     outside = inputs - (inputs @ basis) @ basis.mT
     return outside.square().sum(-1).mean().sqrt()
+
+
+def largest_residual(activation: Activation, *, labels: Sequence[float] = (-1.0, 1.0)) -> float:
+    r"""$M = \max_y |s_0 - y|$: the largest residual of a wide network without output bias, for inputs of length one.
+
+    With the output bias 2M all residuals, and so the weights of the tensor's terms, have a ratio of at most 3.
+
+    Source: Wang et al., Remark 1.
+    """
+    mean = float(moment(activation, torch.ones((), dtype=DTYPE), order=0))
+    return max(abs(mean - label) for label in labels)
 
 
 def outputs_tilt(

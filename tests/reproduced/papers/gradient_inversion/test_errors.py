@@ -19,11 +19,12 @@ from reproduced.papers.gradient_inversion.deep_stacks import long_arithmetic_err
 from reproduced.papers.gradient_inversion.error_laws import (
     contracted_tilt,
     hidden_tilt,
+    largest_residual,
     outputs_tilt,
     span_error,
     tilt_error,
 )
-from reproduced.papers.gradient_inversion.games import Game
+from reproduced.papers.gradient_inversion.games import Game, weight_ratio
 from reproduced.papers.gradient_inversion.step_errors import (
     ORDERS,
     SOURCES,
@@ -65,6 +66,13 @@ def test_the_tilts_of_a_polynomial_are_those_computed_by_hand():
     # Without s0 + s1 u, u² - 1 + u³ - 3u is left: mean 0, E σ̃² = 2 + 6, E σ̃²u² = 10 + 42.
     by_hand = ((52 + 8) * (d - 2) / m).sqrt() / 2
     torch.testing.assert_close(outputs_tilt(POLYNOMIAL, d, m, batch=2, centre=True), by_hand)
+
+
+@pytest.mark.parametrize(("name", "largest", "ratio"), [("tanh", 1.0, 3.0), ("polynomial", 2.0, 1.5)])
+def test_twice_the_largest_residual_as_bias_keeps_weights_within_three(name, largest, ratio):
+    found = largest_residual(activation(name))  # E tanh = 0, E (u² + u³) = 1
+    assert found == pytest.approx(largest)
+    assert weight_ratio(activation(name), bias=2 * found) == pytest.approx(ratio)
 
 
 def test_clipped_noise_leaves_a_floor_that_no_width_removes():
