@@ -48,7 +48,7 @@ def limit_variances(
     """
     p, penalty = design.widths(p), penalty.to(DTYPE)
     used, unused, n, D = query.used, query.unused, design.n, design.D
-    m, mu_product, e, a = _limit_moments(p / n, penalty)
+    m, mu_product, e, a = limit_moments(p / n, penalty)
     q, t = used * m / n, 1 + design.sigma**2 - p / D
     outsider = used * (a / D + t * e / n)
     # q/(1 + q) and 1/(1 + q), because q² may overflow.
@@ -67,7 +67,7 @@ def limit_advantage(
     return two_gaussians.advantage(member=limit.member, outsider=limit.outsider)
 
 
-def _limit_moments(gamma: Tensor, penalty: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def limit_moments(gamma: Tensor, penalty: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     r"""$m$, $mu$, $e$ and $a$ of `limit_variances`, each as a ratio of positive terms.
 
     With $T = 1 + \gamma + \lambda$ and $s = \sqrt{T^2 - 4\gamma}$, $v = \gamma mu = 2\gamma/(T + s)$ is the
@@ -114,6 +114,27 @@ def shrinkage(penalty: Float[Tensor, "*#b"], gamma: Float[Tensor, "*#b"]) -> Flo
     """
     total = 1 + gamma + penalty
     return 2 * gamma / (total + ((1 - gamma + penalty).square() + 4 * gamma * penalty).sqrt())
+
+
+class Rise(NamedTuple):
+    """From which ratio on the variance ratio is above 1 at one penalty, and its least step on a grid from there on."""
+
+    start: float
+    least_step: float
+
+
+def rise_with_width(penalty: float, psi: float, *, sigma: float, nodes: int = 4000) -> Rise:
+    r"""Where the typical $\rho = \sigma_1^2/\sigma_0^2$ last crosses 1, and the least later step of $\log\rho$.
+
+    The grid of $\gamma$ is logarithmic, from 0.01 to $\psi$; the crossing is the node before it, or 0 if $\rho > 1$
+    on all of it. As $\psi \to \infty$ it tends to $2 - 2\lambda$. Not in the paper.
+    """
+    gamma = torch.logspace(-2, math.log10(psi), nodes, dtype=DTYPE)
+    level, whole = torch.tensor(penalty, dtype=DTYPE), torch.tensor(psi, dtype=DTYPE)
+    logarithm = variance_ratio(shrinkage(level, gamma), gamma, whole, sigma=sigma).log()
+    below = (logarithm <= 0).nonzero()
+    last = int(below[-1]) if len(below) else -1
+    return Rise(float(gamma[last]) if len(below) else 0.0, float(torch.diff(logarithm[last + 1 :]).min()))
 
 
 def zero_advantage_penalty(

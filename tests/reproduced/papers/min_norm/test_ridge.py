@@ -57,7 +57,7 @@ def test_the_moments_of_the_limit_are_integrals_of_marchenko_and_pastur(gamma, p
 
         return integrate.quad(integrand, 0, math.pi, epsabs=1e-12)[0] + max(0, 1 - 1 / gamma) * function(0.0)
 
-    m, mu_product, e, a = (float(x) for x in ridge._limit_moments(doubles(gamma), doubles(penalty)))
+    m, mu_product, e, a = (float(x) for x in ridge.limit_moments(doubles(gamma), doubles(penalty)))
     assert m == pytest.approx(integral(lambda x: 1 / (x + penalty)), rel=1e-9)
     assert mu_product == pytest.approx(integral(lambda x: x / (x + penalty)), rel=1e-9)
     assert e == pytest.approx(integral(lambda x: x / (x + penalty) ** 2), rel=1e-9)
@@ -117,7 +117,7 @@ def test_shrinkage_solves_its_equations():
     v = shrinkage(PENALTIES, gamma)
     assert bool(((v > 0) & (v < gamma.clamp(max=1))).all())
     torch.testing.assert_close((gamma - v) * (1 - v) / v, PENALTIES.expand(3, -1), rtol=1e-3, atol=1e-9)
-    m, *_ = ridge._limit_moments(gamma, PENALTIES)
+    m, *_ = ridge.limit_moments(gamma, PENALTIES)
     torch.testing.assert_close(v, gamma * m / (1 + gamma * m), rtol=1e-9, atol=0)
 
 
@@ -373,3 +373,11 @@ def test_exact_advantages_tend_to_those_without_a_penalty_and_differ_between_set
         rtol=0,
         atol=0.01,  # six sets of 400 draws
     )
+
+
+@pytest.mark.parametrize("penalty", [0.0, 0.3, 0.9, 2.0])
+def test_at_each_penalty_the_ratio_rises_with_the_width_from_its_last_crossing_on(penalty):
+    for psi, tolerance in ((30.0, 0.1), (1e6, 0.01)):
+        rise = ridge.rise_with_width(penalty, psi, sigma=1.0)
+        assert rise.least_step > 0
+        assert rise.start == pytest.approx(max(2 - 2 * penalty, 0), abs=tolerance)
