@@ -55,7 +55,8 @@ _STYLE = STYLE | {
 def use_style() -> None:
     """Set matplotlib's defaults to the book's look, whatever a reader's own settings say; `figure` does so too."""
     matplotlib.rcdefaults()
-    matplotlib.rcParams.update(_STYLE)
+    for name, value in _STYLE.items():
+        matplotlib.rcParams[name] = value
 
 
 def look(quantity: str) -> Look:

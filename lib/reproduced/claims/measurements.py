@@ -109,7 +109,9 @@ def from_json(stored: Any) -> Measurement:
     if isinstance(stored, list):
         return check("stored", [from_json(member) for member in stored])
     try:
-        numbers = {name: float(n) if isinstance(n, str) else n for name, n in stored.items() if name != "kind"}
+        numbers: dict[str, Any] = {
+            name: float(n) if isinstance(n, str) else n for name, n in stored.items() if name != "kind"
+        }
         return _KINDS[stored["kind"]](**numbers)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"no measurement: {arguments.shown(stored)}.") from error
