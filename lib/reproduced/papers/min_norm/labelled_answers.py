@@ -34,10 +34,14 @@ _CHUNK = 2**24  # numbers in one batch of training sets
 
 
 class LabelledLaw(NamedTuple):
-    """What the pair leaks by: the odds $q$, and the correlation of an outsider's residual with the label."""
+    """What the pair leaks by, the odds $q$ and the correlation of an outsider's residual with the label, and the error.
+
+    The error is the mean square of that residual, which the advantage does not depend on.
+    """
 
     odds: Float[Tensor, "*b"]
     correlation: Float[Tensor, "*b"]
+    error: Float[Tensor, "*b"]
 
 
 def limit_law(design: Design, p: int | Real[Tensor, "*#b"], penalty: Float[Tensor, "*#b"], query: Query) -> LabelledLaw:
@@ -48,7 +52,7 @@ def limit_law(design: Design, p: int | Real[Tensor, "*#b"], penalty: Float[Tenso
     shared = query.used / design.D * (1 - penalty * m)
     label = query.total / design.D + design.sigma**2
     residual = answer - 2 * shared + label
-    return LabelledLaw(query.used * m / design.n, (label - shared) / (residual * label).sqrt())
+    return LabelledLaw(query.used * m / design.n, (label - shared) / (residual * label).sqrt(), residual)
 
 
 def advantage(law: LabelledLaw) -> Float[Tensor, "*b"]:

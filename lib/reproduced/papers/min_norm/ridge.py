@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Real
+from scipy.optimize import root_scalar
 from torch import Tensor
 
 from leakage.data.gaussians import chi_square
@@ -126,15 +127,23 @@ class Rise(NamedTuple):
 def rise_with_width(penalty: float, psi: float, *, sigma: float, nodes: int = 4000) -> Rise:
     r"""Where the typical $\rho = \sigma_1^2/\sigma_0^2$ last crosses 1, and the least later step of $\log\rho$.
 
-    The grid of $\gamma$ is logarithmic, from 0.01 to $\psi$; the crossing is the node before it, or 0 if $\rho > 1$
-    on all of it. As $\psi \to \infty$ it tends to $2 - 2\lambda$. Not in the paper.
+    The grid of $\gamma$ is logarithmic, from 0.01 to $\psi$; the crossing is 0 if $\rho > 1$ on all of it. As
+    $\psi \to \infty$ it tends to $2 - 2\lambda$. Not in the paper.
     """
-    gamma = torch.logspace(-2, math.log10(psi), nodes, dtype=DTYPE)
-    level, whole = torch.tensor(penalty, dtype=DTYPE), torch.tensor(psi, dtype=DTYPE)
-    logarithm = variance_ratio(shrinkage(level, gamma), gamma, whole, sigma=sigma).log()
-    below = (logarithm <= 0).nonzero()
-    last = int(below[-1]) if len(below) else -1
-    return Rise(float(gamma[last]) if len(below) else 0.0, float(torch.diff(logarithm[last + 1 :]).min()))
+
+    def logarithm(gamma: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
+        level, whole = torch.tensor(penalty, dtype=DTYPE), torch.tensor(psi, dtype=DTYPE)
+        return variance_ratio(shrinkage(level, gamma), gamma, whole, sigma=sigma).log()
+
+    grid = torch.logspace(-2, math.log10(psi), nodes, dtype=DTYPE)
+    on_grid = logarithm(grid)
+    below = (on_grid <= 0).nonzero()
+    if not len(below):
+        return Rise(0.0, float(torch.diff(on_grid).min()))
+    last = int(below[-1])
+    bracket = float(grid[last]), float(grid[last + 1])
+    start = root_scalar(lambda gamma: float(logarithm(torch.tensor(gamma, dtype=DTYPE))), bracket=bracket).root
+    return Rise(start, float(torch.diff(on_grid[last + 1 :]).min()))
 
 
 def zero_advantage_penalty(

@@ -24,11 +24,12 @@ def typical(penalty, ratios=(0.2, 1.1, 2.0, 10.0)):
 
 def test_without_correlation_the_residual_alone_decides():
     alone = two_gaussians.advantage(member=(1 + ODDS) ** -2, outsider=torch.ones_like(ODDS))
-    torch.testing.assert_close(advantage(LabelledLaw(ODDS, torch.zeros_like(ODDS))), alone, rtol=0, atol=1e-8)
+    pair = advantage(LabelledLaw(ODDS, torch.zeros_like(ODDS), torch.ones_like(ODDS)))
+    torch.testing.assert_close(pair, alone, rtol=0, atol=1e-8)
 
 
 def test_the_advantage_is_that_of_the_likelihood_ratio_test():
-    law, draws = LabelledLaw(doubles(1.5), doubles(0.8)), 200_000
+    law, draws = LabelledLaw(doubles(1.5), doubles(0.8), doubles(1.0)), 200_000
     outsider = torch.tensor([[1.0, 0.8], [0.8, 1.0]], dtype=DTYPE)
     shrink = torch.diag(doubles(1 / 2.5, 1.0))
     sides = {"outsider": outsider, "member": shrink @ outsider @ shrink}
@@ -73,5 +74,6 @@ def test_trained_models_have_the_law_and_a_member_the_smaller_residual():
         residuals[who] = pairs[:, 1] - pairs[:, 0]
         correlation = torch.corrcoef(torch.stack([residuals[who], pairs[:, 1]]))[0, 1]
         assert float(correlation) == pytest.approx(float(law.correlation), abs=0.04)
+    assert float(residuals["outsider"].square().mean()) == pytest.approx(float(law.error), rel=0.15)
     ratio = residuals["outsider"].std() / residuals["member"].std()
     assert float(ratio) == pytest.approx(1 + float(law.odds), rel=0.1)

@@ -381,3 +381,6 @@ def test_at_each_penalty_the_ratio_rises_with_the_width_from_its_last_crossing_o
         rise = ridge.rise_with_width(penalty, psi, sigma=1.0)
         assert rise.least_step > 0
         assert rise.start == pytest.approx(max(2 - 2 * penalty, 0), abs=tolerance)
+    if penalty == 0:
+        crossing = ridge.crossover_ratio(torch.tensor(30.0, dtype=DTYPE), sigma=1.0)
+        assert ridge.rise_with_width(0.0, 30.0, sigma=1.0).start == pytest.approx(float(crossing), abs=1e-6)
