@@ -146,6 +146,7 @@ def _describe_judgement(judgement: Judgement) -> dict[str, Any]:
     margins = {word: [_finite(m) for m in rule.margins(values)] for word, rule in claim.rules.items() if values}
     return {
         "rule": claim.rule_digest,  # not its text
+        "expected": claim.expected,
         "verdict": judgement.verdict,
         "values": {name: measurements.to_json(value) for name, value in values.items()},
         "margins": margins,

@@ -22,8 +22,16 @@ _HEADS |= {"ours": "ours", "again": "seeds", "needs": "needs", "full": "at full 
 _SHOWN = 2  # values in a row; the others stand in its fold
 
 
-def scoreboard(judgements: Sequence[Judgement], absent: Iterable[str] = (), lacking: str = "") -> str:
-    """The table of all claims, after the sentence on `lacking` data, their sums and the titles of `absent` chapters."""
+def scoreboard(
+    judgements: Sequence[Judgement],
+    absent: Iterable[str] = (),
+    lacking: str = "",
+    withdrawn: tuple[int, int] = (0, 0),
+) -> str:
+    """The table of all claims, after the sentence on `lacking` data, their sums and the titles of `absent` chapters.
+
+    Of claims declared no more there were so many verdicts at other seeds, and so many not expected: `withdrawn`.
+    """
     ours = [one for one in judgements if one.claim.kind == "ours"]
     held = [one for one in ours if one.verdict == HELD]
     repeated = [one.replication for one in held if one.replication and one.replication.verdicts]
@@ -46,6 +54,9 @@ def scoreboard(judgements: Sequence[Judgement], absent: Iterable[str] = (), lack
         runs=sum(one.verdicts.total() for one in again),
         earlier_runs=sum(one.earlier.total() for one in again),
         earlier_same=sum(one.earlier[one.expected] for one in again),
+        earlier_flips=sum(one.earlier_flips for one in again),
+        steady=sum(one.verdicts.total() for one in again if one.is_steady),
+        withdrawn=withdrawn,
         heads={key: head for key, head in _HEADS.items() if not empty.get(key)},
         full_scale_value=_full_scale_value,
         shown_first=_shown_first,
@@ -56,11 +67,17 @@ def scoreboard(judgements: Sequence[Judgement], absent: Iterable[str] = (), lack
 
 
 def full_scale_differences(judgements: Iterable[Judgement]) -> dict[str, Any]:
-    """What `full_scale.html` needs: the claims with a verdict here and at full scale, and those where it differs."""
-    both = [one for one in judgements if one.full_scale and one.is_judged]
+    """What `full_scale.html` needs: claims with a verdict here and one of other draws at full scale; which differ."""
+    judged = [one for one in judgements if one.full_scale and one.is_judged]
+    both = [one for one in judged if one.differs_at_full_scale or not one.repeats_full_scale]
     others = [one for one in both if one.differs_at_full_scale]
     earlier = sum(not one.full_scale.is_current for one in others if one.full_scale)
-    return {"both": both, "others": others, "earlier": f", {earlier} of them by earlier rules" if earlier else ""}
+    return {
+        "both": both,
+        "others": others,
+        "repeated_draws": len(judged) - len(both),
+        "earlier": f", {earlier} of them by earlier rules" if earlier else "",
+    }
 
 
 def _shown_first(judgement: Judgement) -> list[tuple[str, Measurement]]:

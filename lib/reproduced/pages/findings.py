@@ -7,6 +7,7 @@ judged. Nothing here executes or writes.
 """
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -115,6 +116,19 @@ class Judgement:
         return self.is_judged and self.verdict != self.claim.expected
 
     @property
+    def repeats_full_scale(self) -> bool:
+        """Whether the record has the values of this build: it repeats its draws, and confirms nothing."""
+        kept = self.full_scale.values if self.full_scale else {}
+        return (
+            bool(kept)
+            and kept.keys() == self.values.keys()
+            and all(
+                _are_the_same(measurements.to_json(kept[name]), measurements.to_json(self.values[name]))
+                for name in kept
+            )
+        )
+
+    @property
     def differs_at_full_scale(self) -> bool:
         return self.is_judged and self.full_scale is not None and self.verdict != self.full_scale.verdict
 
@@ -165,11 +179,23 @@ class ChapterFindings:
     run: Mapping[str, Any]
     judgements: tuple[Judgement, ...]
     faults: tuple[str, ...] = ()
+    withdrawn: tuple[int, int] = (0, 0)  # verdicts at other seeds on claims declared no more, and those not expected
 
     @cached_property
     def as_json(self) -> dict[str, Any]:
         """The findings as `claims.json` and the records have it."""
         return {"chapter": self.chapter.name, **self.run, "claims": [one.as_json for one in self.judgements]}
+
+
+def _are_the_same(one: Any, other: Any) -> bool:
+    """Whether two measurements, as JSON, have the same numbers to rounding."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_are_the_same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_are_the_same, one, other))
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        return math.isclose(one, other, rel_tol=replications.ROUNDING, abs_tol=replications.ROUNDING**2)
+    return one == other
 
 
 def slug(text: str) -> str:
@@ -213,7 +239,13 @@ def read_all_findings(book: Book, notebooks: Mapping[str, NotebookNode]) -> dict
             )
             for one in own.judgements
         )
-        found[name] = replace(own, chapter=chapters[name], judgements=judgements)
+        declared = {one.claim.id for one in judgements}
+        found[name] = replace(
+            own,
+            chapter=chapters[name],
+            judgements=judgements,
+            withdrawn=replications.count_withdrawn(runs[name], declared),
+        )
     return found
 
 

@@ -193,8 +193,10 @@ def generate(book: Book, findings: Mapping[str, ChapterFindings]) -> dict[str, s
     stories = {name: f"{GENERATED}/{STORY}/{name}.png" for name in book.chapters}
     pictures = {name: path for name, path in stories.items() if (book.staged / path).is_file()}
     planned = [chapter for chapter in chapters.values() if chapter.question]
+    of_chapters = [one.withdrawn for one in findings.values()]
+    withdrawn = sum(number for number, _ in of_chapters), sum(flips for _, flips in of_chapters)
     texts = {
-        "scoreboard.md": claim_tables.scoreboard(judgements, absent, lacking_data(findings.values())),
+        "scoreboard.md": claim_tables.scoreboard(judgements, absent, lacking_data(findings.values()), withdrawn),
         "claims.csv": claim_tables.scoreboard_csv(judgements),
         "wrong_papers.md": claim_tables.wrong_papers(judgements),
         "tally.md": summaries.tally(judgements),

@@ -7,7 +7,8 @@ an earlier declaration stays, and is counted apart from the runs under today's. 
 code of the chapter that has changed since.
 
 The oldest runs lack the fields that were not kept then, and some judged only the claims whose rule had changed. In
-older lines several values of one kind are one object with a list for each of their numbers.
+older lines several values of one kind are one object with a list for each of their numbers, and the verdict that was
+expected when they ran is in `expected_verdicts.json` beside them, by claim and digest of the declaration.
 """
 
 import ast
@@ -16,7 +17,7 @@ import json
 import math
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from nbformat import NotebookNode
 from reproduced.claims.declarations import DECIDING_RULE, DIGEST_DIGITS, Claim
 from reproduced.run.book import Book, UserError
 
+ROUNDING = 1e-9  # relative: margins and values that differ by less are those of the same draws; absolute: its square
 _PARAMETERS = {"parameters", "injected-parameters"}  # tags of the cells that set profile, seed and device
 
 
@@ -39,8 +41,10 @@ class Replication:
         verdicts: how many runs gave which verdict under today's declaration.
         earlier: the same of the runs under earlier declarations.
         distances: how far the rule that gives the expected verdict was from its threshold in each run under today's
-            declaration, in standard deviations over these runs; empty for fewer than two.
+            declaration, in standard deviations over these runs; empty for fewer than two, and for an exact claim.
         older_code: how many runs under today's declaration executed other code of the chapter than today's.
+        earlier_flips: how many runs under earlier declarations gave another verdict than was expected then.
+        is_steady: whether the margins are the same in all runs, to rounding, so that the verdict could be no other.
     """
 
     expected: str
@@ -48,6 +52,8 @@ class Replication:
     earlier: Counter[str]
     distances: tuple[float, ...] = ()
     older_code: int = 0
+    earlier_flips: int = 0
+    is_steady: bool = False
 
     @property
     def as_expected(self) -> int:
@@ -74,8 +80,12 @@ class Replication:
     def distances_text(self) -> str:
         """`At 10 seeds 1.5 to 4.2 standard deviations from the threshold.`; "" where nothing varies."""
         finite = [one for one in self.distances if math.isfinite(one)]
-        ends = f"{min(finite):.1f} to {max(finite):.1f}" if finite else ""
+        ends = f"{min(finite):.1f} to {_most(max(finite))}" if finite else ""
         return ends and f"At {len(finite)} seeds {ends} standard deviations from the threshold."
+
+
+def _most(distance: float) -> str:
+    return f"{distance:.1f}" if distance < 1000 else "more than 1,000"
 
 
 def _list_counts(counts: Counter[str]) -> str:
@@ -129,9 +139,13 @@ def read(book: Book) -> dict[str, list[dict[str, Any]]]:
     path = file_path(book)
     found: dict[str, list[dict[str, Any]]] = {chapter: [] for chapter in book.chapters}
     lines = path.read_bytes().splitlines() if path.is_file() else []
+    beside = path.with_name("expected_verdicts.json")
     try:
+        expected = json.loads(beside.read_bytes())["expected"] if beside.is_file() else {}
         for run in map(json.loads, lines):
             found.setdefault(run["chapter"], []).append(run)
+            for id, one in run["claims"].items():
+                one.setdefault("expected", expected.get(id, {}).get(one["rule"]))
         for chapter in book.chapters:
             for claim in book.declarations(chapter).claims:
                 replication(found[chapter], claim, cells="")
@@ -159,21 +173,44 @@ def replication(runs: Sequence[Mapping[str, Any]], claim: Claim, *, cells: str) 
     verdicts = Counter(one["verdict"] for one in now)
     earlier = Counter(run["claims"][claim.id]["verdict"] for run in judging) - verdicts
     older_code = sum(run.get("cells") != cells for run in current)
-    return Replication(claim.expected, verdicts, earlier, _distances(now, claim), older_code)
+    flips = sum(map(_is_flip, (run["claims"][claim.id] for run in judging if run not in current)))
+    return Replication(
+        claim.expected, verdicts, earlier, _distances(now, claim), older_code, flips, len(now) > 1 and _is_steady(now)
+    )
+
+
+def count_withdrawn(runs: Sequence[Mapping[str, Any]], declared: Collection[str]) -> tuple[int, int]:
+    """How many verdicts a chapter's runs gave on claims declared no more, and how many were not expected then."""
+    found = [one for run in runs for id, one in run["claims"].items() if id not in declared]
+    return len(found), sum(map(_is_flip, found))
+
+
+def _is_flip(judged: Mapping[str, Any]) -> bool:
+    return judged.get("expected") not in (None, judged["verdict"])
+
+
+def _is_steady(judged: Sequence[Mapping[str, Any]]) -> bool:
+    rows = [[float(margin) for word in sorted(one["margins"]) for margin in one["margins"][word]] for one in judged]
+    return all(map(_same, zip(*rows, strict=True)))
+
+
+def _same(margins: Sequence[float]) -> bool:
+    """Whether numbers differ by rounding alone."""
+    return all(math.isclose(margin, margins[0], rel_tol=ROUNDING, abs_tol=ROUNDING**2) for margin in margins)
 
 
 def _distances(found: Sequence[Mapping[str, Any]], claim: Claim) -> tuple[float, ...]:
     """For each run the distance of the deciding rule, with each margin in units of its standard deviation."""
     word = DECIDING_RULE.get(claim.expected, "")
     margins = [[float(margin) for margin in one["margins"][word]] for one in found if word in one["margins"]]
-    if len(margins) < 2:
+    if len(margins) < 2 or claim.exact:  # of an exact claim only rounding varies
         return ()
     deviations = [_deviation(column) for column in zip(*margins, strict=True)]
     return tuple(claim.rules[word].distance([*map(_divide, row, deviations)]) for row in margins)
 
 
 def _deviation(margins: Sequence[float]) -> float:
-    return statistics.stdev(margins) if all(map(math.isfinite, margins)) else 0.0
+    return statistics.stdev(margins) if all(map(math.isfinite, margins)) and not _same(margins) else 0.0
 
 
 def _divide(margin: float, deviation: float) -> float:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from bs4 import BeautifulSoup
 
+from leakage.metrics.estimates import Estimate
 from reproduced.claims import measurements
 from reproduced.pages import claim_tables, jinja_environment
 from reproduced.pages.findings import FullScale, Judgement
@@ -66,7 +67,10 @@ def test_our_own_findings_are_counted_apart():
 def test_a_verdict_that_is_another_one_at_full_scale_is_told_with_its_row_and_all_that_was_found():
     same, other = judgement("t.a", full_scale=FULL), judgement("t.b", full_scale=replace(FULL, verdict="did not hold"))
     told = board(judgement(), same, other)
-    assert "1 of 2 recorded verdicts differ" in told.get_text()
+    assert "1 of 1 recorded verdicts differ" in told.get_text()
+    assert "1 more records repeat the draws of this build" in told.get_text()
+    drawn_anew = replace(same, full_scale=replace(FULL, values={"x": Estimate(1.1, 1.0, 1.2, n=10)}))
+    assert "1 of 2 recorded verdicts differ" in board(drawn_anew, other).get_text()
     assert told.a["href"] == "scoreboard.html#row-t-b"
     earlier = board(same, replace(other, full_scale=replace(FULL, verdict="did not hold", is_current=False))).get_text()
     assert "✗ did not hold (by an earlier rule)" in earlier
@@ -93,6 +97,10 @@ def test_runs_by_rules_that_were_replaced_stand_beside_those_by_todays():
     assert row(both[0]).select_one(".again").get_text() == again.brief
     assert again.sentence in row(both[0]).details.get_text()
     assert "15 of 15 verdicts" in claim_tables.scoreboard(both)
+    counted = replace(both[0], replication=replace(again, earlier_flips=2, is_steady=True))
+    text = claim_tables.scoreboard([counted, *both[1:]], withdrawn=(24, 1))
+    assert "10 of them could be no other" in text
+    assert "2 of 40 verdicts were not the one expected then**, and 1 of 24 on claims that have been withdrawn." in text
     assert "seeds that nobody chose" not in claim_tables.scoreboard(both[2:])
 
 

@@ -3,6 +3,7 @@
 import json
 import math
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -229,3 +230,25 @@ def test_the_digest_of_a_chapters_code_ignores_prose_parameters_and_imports_and_
     assert digest() == before
     edit(repository / "book/sums.md", "executions.txt", "others.txt")
     assert digest() != before
+
+
+def test_a_run_counts_as_a_flip_under_the_declaration_of_its_day(declared):
+    def judged_at(verdict, expected, margin=1.0, rule="replaced"):
+        judged = {"rule": rule, "verdict": verdict, "margins": {"held": [margin, 1.0]}}
+        return {"claims": {declared.id: judged | ({"expected": expected} if expected else {})}}
+
+    earlier = [judged_at("held", "undecided"), judged_at("held", "held"), judged_at("undecided", None)]
+    now = [judged_at("held", "held", margin, declared.rule_digest) for margin in (0.5, 0.5 + 1e-16)]
+    found = replications.replication([*earlier, *now], declared, cells="today")
+    assert (found.earlier_flips, found.is_steady, found.distances_text) == (1, True, "")
+    moved = [*now, judged_at("held", "held", 0.6, declared.rule_digest)]
+    assert not replications.replication(moved, declared, cells="today").is_steady
+    assert replications.count_withdrawn(earlier, {declared.id}) == (0, 0)
+    assert replications.count_withdrawn(earlier, ()) == (3, 1)
+
+
+def test_every_kept_verdict_says_what_was_expected():
+    book = open_book(Path(__file__).parents[3])
+    judged = [one for runs in replications.read(book).values() for run in runs for one in run["claims"].values()]
+    assert judged
+    assert all(one["expected"] for one in judged)
