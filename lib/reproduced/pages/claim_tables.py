@@ -6,7 +6,7 @@ function from judgements to text.
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from leakage.metrics.estimates import Estimate
@@ -64,6 +64,12 @@ def scoreboard(
         SHOWN=_SHOWN,
         **full_scale_differences(judgements),
     )
+
+
+def flips(found: Sequence[Mapping[str, Any]], judgements: Iterable[Judgement]) -> str:
+    """The verdicts at other seeds that were not expected, with whether the claim is still declared so."""
+    today = {one.claim.id: one.claim.rule_digest for one in judgements}
+    return fill_template("flips.md", flips=found, today=today)
 
 
 def full_scale_differences(judgements: Iterable[Judgement]) -> dict[str, Any]:

@@ -197,6 +197,7 @@ def generate(book: Book, findings: Mapping[str, ChapterFindings]) -> dict[str, s
     withdrawn = sum(number for number, _ in of_chapters), sum(flips for _, flips in of_chapters)
     texts = {
         "scoreboard.md": claim_tables.scoreboard(judgements, absent, lacking_data(findings.values()), withdrawn),
+        "flips.md": claim_tables.flips(replications.flips(replications.read(book)), judgements),
         "claims.csv": claim_tables.scoreboard_csv(judgements),
         "wrong_papers.md": claim_tables.wrong_papers(judgements),
         "tally.md": summaries.tally(judgements),

@@ -185,6 +185,18 @@ def count_withdrawn(runs: Sequence[Mapping[str, Any]], declared: Collection[str]
     return len(found), sum(map(_is_flip, found))
 
 
+def flips(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """Every verdict that was not expected when it was given, with claim, seed, commit and what was expected."""
+    found = [
+        {"id": id, "seed": run["seed"], "commit": run["commit"][:8], **one}
+        for of_chapter in runs.values()
+        for run in of_chapter
+        for id, one in run["claims"].items()
+        if _is_flip(one)
+    ]
+    return sorted(found, key=lambda one: one["id"])
+
+
 def _is_flip(judged: Mapping[str, Any]) -> bool:
     return judged.get("expected") not in (None, judged["verdict"])
 

@@ -10,6 +10,7 @@ import pytest
 from checking import HANGS
 from leakage.metrics.estimates import Estimate
 from reproduced.claims import declarations, measurements
+from reproduced.pages import claim_tables
 from reproduced.run import chapter_cache, replications
 from reproduced.run.book import open_book
 from small_book import (
@@ -252,3 +253,13 @@ def test_every_kept_verdict_says_what_was_expected():
     judged = [one for runs in replications.read(book).values() for run in runs for one in run["claims"].values()]
     assert judged
     assert all(one["expected"] for one in judged)
+
+
+def test_every_flip_is_listed_with_its_seed():
+    judged = {"rule": "then", "verdict": "held", "expected": "undecided"}
+    runs = [{"seed": 7, "commit": "f00d" * 10, "claims": {"t.one": judged, "t.two": judged | {"verdict": "undecided"}}}]
+    (flip,) = replications.flips({"chapter": runs})
+    assert (flip["id"], flip["seed"], flip["commit"]) == ("t.one", 7, "f00df00d")
+    table = claim_tables.flips([flip], [])
+    assert "| `t.one` | 7, `f00df00d` | undecided | held | withdrawn |" in table
+    assert "No verdict" in claim_tables.flips([], [])
