@@ -44,7 +44,7 @@ class Replication:
             declaration, in standard deviations over these runs; empty for fewer than two, and for an exact claim.
         older_code: how many runs under today's declaration executed other code of the chapter than today's.
         earlier_flips: how many runs under earlier declarations gave another verdict than was expected then.
-        is_steady: whether the margins are the same in all runs, to rounding, so that the verdict could be no other.
+        is_steady: whether the margins are the same in all runs, to rounding, so that the verdicts could not differ.
     """
 
     expected: str

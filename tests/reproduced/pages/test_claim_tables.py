@@ -99,7 +99,7 @@ def test_runs_by_rules_that_were_replaced_stand_beside_those_by_todays():
     assert "15 of 15 verdicts" in claim_tables.scoreboard(both)
     counted = replace(both[0], replication=replace(again, earlier_flips=2, is_steady=True))
     text = claim_tables.scoreboard([counted, *both[1:]], withdrawn=(24, 1))
-    assert "10 of them could be no other" in text
+    assert "10 of them could not differ" in text
     assert "2 of 40 verdicts were not the one expected then**, and 1 of 24 on claims that have been withdrawn." in text
     assert "seeds that nobody chose" not in claim_tables.scoreboard(both[2:])
 
