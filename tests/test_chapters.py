@@ -214,7 +214,7 @@ BREACHES = [
     ("hidden_cells_only_report", 'f"{mean:.2f}"', "str(torch.ones(1))", "uses `torch`"),
     ("experiments_are_called_in_sight", "cell}\ndraws", "cell}\n:tags: [hide-input]\n\ndraws", "Is the mean small?"),
     ("experiments_are_called_in_sight", "mean = share(draws)\n", "mean = share(draws)\n" * 9, "10 lines at most"),
-    ("enough_code_is_seen", "if mean > 0", "x = 1\n" * 400 + "if mean > 0", "of the lines of code are seen at once"),
+    ("enough_code_is_visible", "if mean > 0", "x = 1\n" * 400 + "if mean > 0", "of the lines of code are visible"),
     ("data_read_is_declared", "images.load_mnist()", "draws", "`data` declares mnist, which no cell reads"),
     ("data_read_is_declared", "images.load_mnist()", 'datasets.is_available("adult")', "the cells read adult"),
     ("no_cell_names_a_device", "x.mean()", "x.mean().cpu()", "names a device"),
