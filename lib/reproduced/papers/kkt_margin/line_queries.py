@@ -9,7 +9,7 @@ is not in the paper.
 
 from collections.abc import Callable, Mapping
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -152,9 +152,11 @@ def compare_with_weights(
 def compare_attacks(model: TwoLayer, points: Float[Tensor, " n"], precision: Precision) -> Comparison:
     """Both attacks on one network of margin 1 with these training points."""
     reach = _REACH * float(points[-1] - points[0])
-    window = dict(low=float(points[0]) - reach, high=float(points[-1]) + reach)
+    window: dict[str, Any] = dict(low=float(points[0]) - reach, high=float(points[-1]) + reach)
     rebuilt = rebuild(lambda places: model(places[:, None]), precision=precision, **window)
-    care = dict(margin=1.0, simplification=precision.simplification, merge_distance=precision.simplification)
+    care: dict[str, Any] = dict(
+        margin=1.0, simplification=precision.simplification, merge_distance=precision.simplification
+    )
     answers, weights = (
         candidates_from_function(function, **care, **window) for function in (rebuilt.function, from_network(model))
     )
@@ -194,7 +196,7 @@ def compare_trained(
 ) -> TrainedComparison:
     """Both attacks on a trained network, with the complete list; a hit is within `tolerance` of a training point."""
     reach = _REACH * float(points[-1] - points[0])
-    window = dict(low=float(points[0]) - reach, high=float(points[-1]) + reach)
+    window: dict[str, Any] = dict(low=float(points[0]) - reach, high=float(points[-1]) + reach)
     joined = join_answers(lambda places: model(places[:, None]), count=queries, **window)
     hits, hits_by_weights = (
         (candidates_from_function(function, margin, **window)[:, None] - points).abs() <= tolerance
