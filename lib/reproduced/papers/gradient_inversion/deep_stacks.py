@@ -19,7 +19,7 @@ from leakage.inversion.federated import DeepStack, batch_gradient
 from leakage.inversion.reconstruction import match_error
 from leakage.precision import DTYPE
 from reproduced.papers.gradient_inversion import deep_networks, server_weights
-from reproduced.papers.gradient_inversion.games import INPUTS, Game, alternating_signs, attack_device
+from reproduced.papers.gradient_inversion.games import INPUTS, Game, alternating_signs, attack_device, draw_round
 from reproduced.runtime import Run, move, stream
 
 
@@ -63,6 +63,30 @@ def stack_errors(game: Game, *, depth: int, kind: str, rounds: int, run: Run) ->
             searched = match_error(along, inputs)
         errors.append((match_error(back, inputs), by_moments, searched))
     return StackErrors(*torch.tensor(errors, dtype=DTYPE).T)
+
+
+def two_layer_gaps(game: Game, *, depth: int, rounds: int, seed: int) -> Float[Tensor, " rounds"]:
+    """How far what a paired stack returns is from the gradient of the two-layer client with the same weights.
+
+    Both get the same batch; the distances of the two layers are relative, and added. Where they are 0, every attack on
+    two layers is an attack on the stack, with the same error.
+
+    Source: Wang et al., Corollary 5.2.
+    """
+    gaps = []
+    for index in range(rounds):
+        played = draw_round(game, seed=seed, index=index)
+        seen = played.observation
+        stack = DeepStack(seen.weights, activation=game.activation, depth=depth, kind="paired", bias=game.bias)
+        gradient = batch_gradient(stack, played.inputs, played.labels, loss="half_sum")
+        below = deep_networks.effective_observation(stack, gradient, batch=game.batch, loss="half_sum")
+        gap = 0.0
+        for one, other in ((below.hidden, seen.hidden), (below.outputs, seen.outputs)):
+            assert one is not None
+            assert other is not None
+            gap += float((one - other).norm() / other.norm())
+        gaps.append(gap)
+    return torch.tensor(gaps, dtype=DTYPE)
 
 
 # ── two inputs below sigmoid layers, in fifty digits ─────────────────────────────────────────────────────────────────

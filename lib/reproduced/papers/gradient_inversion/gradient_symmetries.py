@@ -23,6 +23,8 @@ from reproduced.papers.gradient_inversion.error_laws import span_error
 from reproduced.papers.gradient_inversion.games import Game, Round, draw_round, play_round
 from reproduced.runtime import stream
 
+_RANK_TOLERANCE = 1e-9  # singular values that are 0 come out below 1e-14, the others above 1e-4
+
 Batch = tuple[Float[Tensor, "B d"], Float[Tensor, " B"]]
 """Inputs and residuals."""
 
@@ -112,3 +114,27 @@ def measure_twins(game: Game, twin: Callable[[Tensor, Tensor], Batch], *, rounds
         apart = match_error(other.inputs, first.inputs, signs=False)
         found.append((apart, gap, float(span_error(rows, first.inputs))))
     return Twins(*torch.tensor(found, dtype=DTYPE).T)
+
+
+def count_free_directions(game: Game, *, seed: int, index: int = 0) -> int:
+    r"""In how many directions a round's inputs and residuals can move while the output gradient stays, to first order.
+
+    The B(d + 1) unknowns of $g_j = \sum_i r_i\, \sigma(w_j^\top x_i)$ less the rank of the derivatives
+
+    $$ \partial g_j / \partial r_i = \sigma(w_j^\top x_i), \qquad
+       \partial g_j / \partial x_i = r_i\, \sigma'(w_j^\top x_i)\, w_j , $$
+
+    over all m neurons. It is 0 where the gradient identifies the batch to first order, B for ReLU, whose inputs have
+    free lengths, $B(d + 1) - d$ for a linear and $B(B + 1)/2$ for a quadratic activation.
+    """
+    inputs, seen, labels = (
+        (played := draw_round(game, seed=seed, index=index)).inputs,
+        played.observation,
+        played.labels,
+    )
+    values, slopes = seen.activation.derivatives(inputs @ seen.weights.mT, order=1)
+    residuals = seen.predictions(inputs) - labels
+    moved = (residuals[:, None] * slopes).unsqueeze(-1) * seen.weights  # (B, m, d)
+    jacobian = torch.cat([values.mT, moved.transpose(0, 1).flatten(1)], dim=1)
+    sizes = torch.linalg.svdvals(jacobian / jacobian.norm(dim=0))
+    return jacobian.shape[1] - int((sizes > _RANK_TOLERANCE * sizes[0]).sum())

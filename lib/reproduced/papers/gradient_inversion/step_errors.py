@@ -20,7 +20,7 @@ from leakage.draws import gaussian, integers
 from leakage.inversion import hermite, moments, span, tensor_decomposition
 from leakage.inversion.moments import Moments
 from leakage.inversion.observation import Observation
-from leakage.inversion.reconstruction import match_error
+from leakage.inversion.reconstruction import match_error, match_inputs
 from leakage.inversion.tensor_decomposition import Problem, powers
 from leakage.precision import DTYPE
 from reproduced.papers.gradient_inversion import error_laws
@@ -129,8 +129,9 @@ def measure_deviations(game: Game, *, rounds: int, seed: int) -> Deviations:
 
 
 class Remainders(NamedTuple):
-    """Spectral norm of the moment of order 2, and of order 3, minus its expected value, for each round."""
+    """Norm of the moment of order 1, of order 2, and of order 3, minus its expected value, for each round."""
 
+    vector: Float[Tensor, " rounds"]
     matrix: Float[Tensor, " rounds"]
     tensor: Float[Tensor, " rounds"]
 
@@ -138,19 +139,23 @@ class Remainders(NamedTuple):
 def measure_remainders(game: Game, *, labels: Sequence[float], rounds: int, seed: int) -> Remainders:
     r"""$\lVert P - \E P \rVert$ in all coordinates and $\lVert T(V, V, V) - \E T(V, V, V) \rVert$ in the span.
 
-    Each round draws inputs, of unit length, and weights.
+    Before them $\lVert \frac1m \sum_j g_j w_j - s_1 \sum_i r^*_i x_i \rVert$, where $r^*_i = s_0 + b - y_i$ are the
+    residuals of a network of infinite width. Each round draws inputs, of unit length, and weights.
 
-    Source: Wang et al., Propositions 5.5 and 5.6; the tensor's norm is that of its flattening, b by b².
+    Source: Wang et al., Propositions A.1, 5.5 and 5.6; the tensor's norm is that of its flattening, b by b².
     """
     everywhere = torch.eye(game.dimension, dtype=DTYPE)
     norms = []
     for index in range(rounds):
         inputs = INPUTS[game.inputs](game, stream(seed, f"remainders/{game.dimension}/{index}"))
         played = play_round(game, inputs, inputs.new_tensor(labels), seed=seed, index=index)
+        mean, slope = (hermite.moment(played.observation.activation, inputs.new_ones(()), order=p) for p in (0, 1))
+        limit = slope * (mean + game.bias - played.labels) @ inputs
+        norms.append(torch.linalg.vector_norm(SOURCES["outputs"](played.observation).first - limit))
         for order, basis in ((2, everywhere), (3, torch.linalg.qr(inputs.mT).Q)):
             found, truth = estimate_moment(played, basis, source="outputs", order=order)
             norms.append(torch.linalg.matrix_norm((found - truth).flatten(1), 2))
-    return Remainders(*torch.stack(norms).view(rounds, 2).T)
+    return Remainders(*torch.stack(norms).view(rounds, 3).T)
 
 
 def deflation(problem: Problem) -> Float[Tensor, "1 *b k k"]:
@@ -211,16 +216,73 @@ def factor_errors(
     Unit factors with a common inner product and weights 1 and -1 in turn, plus symmetric Gaussian noise of the given
     size relative to the tensor's. Errors are root mean squares over the factors of each tensor.
     """
-    gram = torch.full((batch, batch), overlap, dtype=DTYPE).fill_diagonal_(1.0)
     weights = alternating_signs(batch)
     errors = {name: [] for name in METHODS}
     for index in range(rounds):
         draws = stream(seed, f"decompose/{batch}/{overlap}/{noise}/{index}")
-        factors = torch.linalg.cholesky(gram) @ torch.linalg.qr(gaussian((batch, batch), generator=draws)).Q
+        factors = _draw_factors(batch, overlap, draws)
         clean = assemble(factors, weights, order=3)
-        blur = moments.symmetrised(gaussian((batch,) * 3, generator=draws))
-        blurred = clean + noise * blur * clean.norm() / blur.norm()
+        blurred = clean + noise * clean.norm() * _draw_blur(batch, draws)
         for name, method in METHODS.items():
             guess = tensor_decomposition.decompose(blurred, method=method, generator=draws).factors
             errors[name].append(match_error(guess, factors, signs=False))
     return {name: torch.tensor(found, dtype=DTYPE) for name, found in errors.items()}
+
+
+def projection_errors(
+    *, batch: int, overlap: float, noise: float, projections: Sequence[int | None], rounds: int, seed: int
+) -> dict[int | None, Float[Tensor, " rounds"]]:
+    """The error of joint diagonalisation with each number of random projections; `None` is the limit of many.
+
+    The tensors are as in `factor_errors`, the same for every number.
+
+    Source: Wang et al., Appendix C, where it is 100.
+    """
+    draws = stream(seed, f"projections/{batch}/{overlap}/{noise}")
+    factors = [_draw_factors(batch, overlap, draws) for _ in range(rounds)]
+    clean = [assemble(one, alternating_signs(batch), order=3) for one in factors]
+    blurred = torch.stack([one + noise * one.norm() * _draw_blur(batch, draws) for one in clean])
+    errors = {}
+    for count in projections:
+        chosen = stream(seed, f"projections/{batch}/{overlap}/{noise}/{count}")
+        found = tensor_decomposition.decompose(blurred, contractions=count, generator=chosen).factors
+        off = [match_error(guess, truth, signs=False) for guess, truth in zip(found, factors, strict=True)]
+        errors[count] = torch.tensor(off, dtype=DTYPE)
+    return errors
+
+
+def unequal_weight_errors(
+    *, batch: int, overlap: float, noise: float, ratios: Sequence[float], rounds: int, seed: int
+) -> Float[Tensor, "ratios rounds"]:
+    r"""The largest error of a component if the weights go from 1 to $\kappa$, for each ratio $\kappa$.
+
+    `noise` is the norm of what is added to the tensor, whatever its weights; factors and noise are the same for every
+    ratio.
+
+    Source: Wang et al., Proposition 5.3, with $\lambda_{\min} = 1$.
+    """
+    draws = stream(seed, f"unequal/{batch}/{overlap}")
+    factors = [_draw_factors(batch, overlap, draws) for _ in range(rounds)]
+    blurs = torch.stack([_draw_blur(batch, draws) for _ in range(rounds)])
+    errors = []
+    for ratio in ratios:
+        sizes = torch.logspace(0, math.log10(ratio), batch, dtype=DTYPE)
+        clean = torch.stack([assemble(one, alternating_signs(batch) * sizes, order=3) for one in factors])
+        chosen = stream(seed, f"unequal/{batch}/{overlap}/{ratio}")
+        found = tensor_decomposition.decompose(clean + noise * blurs, contractions=None, generator=chosen).factors
+        pairs = zip(found, factors, strict=True)
+        off = [(match_inputs(guess, truth, signs=False) - truth).norm(dim=-1).max() for guess, truth in pairs]
+        errors.append(torch.stack(off))
+    return torch.stack(errors)
+
+
+def _draw_factors(batch: int, overlap: float, generator: torch.Generator) -> Float[Tensor, "B B"]:
+    """Unit vectors with a common inner product, turned at random."""
+    gram = torch.full((batch, batch), overlap, dtype=DTYPE).fill_diagonal_(1.0)
+    return torch.linalg.cholesky(gram) @ torch.linalg.qr(gaussian((batch, batch), generator=generator)).Q
+
+
+def _draw_blur(batch: int, generator: torch.Generator) -> Float[Tensor, "B B B"]:
+    """A symmetric Gaussian tensor of norm one."""
+    blur = moments.symmetrised(gaussian((batch,) * 3, generator=generator))
+    return blur / blur.norm()

@@ -15,7 +15,11 @@ from leakage.inversion.span import from_moments
 from leakage.precision import DTYPE
 from planted import doubles, draw_batch
 from reproduced.papers.gradient_inversion import image_pairs
-from reproduced.papers.gradient_inversion.deep_stacks import long_arithmetic_errors, stack_errors
+from reproduced.papers.gradient_inversion.deep_stacks import (
+    long_arithmetic_errors,
+    stack_errors,
+    two_layer_gaps,
+)
 from reproduced.papers.gradient_inversion.error_laws import (
     contracted_tilt,
     hidden_tilt,
@@ -33,6 +37,8 @@ from reproduced.papers.gradient_inversion.step_errors import (
     measure_deviations,
     measure_remainders,
     measure_span,
+    projection_errors,
+    unequal_weight_errors,
 )
 from reproduced.runtime import Run, stream
 
@@ -170,7 +176,7 @@ def test_what_remains_falls_as_the_root_of_the_width():
     narrow, wide = (
         measure_remainders(Game(8, m, bias=0.0), labels=(-1, -1), rounds=12, seed=0) for m in (1000, 16_000)
     )
-    for one, other in zip(narrow, wide, strict=True):
+    for one, other in zip(narrow, wide, strict=True):  # of orders 1, 2 and 3
         # 12 norms on either side, each of them 20 to 30 % off
         assert float(one.mean() / other.mean()) == pytest.approx(4, rel=0.4)
 
@@ -195,6 +201,23 @@ def test_the_first_moment_shows_the_span_better_than_a_fixed_direction():
     assert float((ones / mean).min()) > 1.5
 
 
+def test_many_projections_are_as_good_as_all_slices():
+    options = dict(batch=4, overlap=0.5, rounds=6, seed=0)
+    clean = projection_errors(noise=0.0, projections=(2, None), **options)
+    assert float(torch.cat([*clean.values()]).max()) < 1e-10  # two are enough without noise
+    noisy = projection_errors(noise=0.2, projections=(2000, None), **options)
+    torch.testing.assert_close(noisy[2000], noisy[None], rtol=0.05, atol=0)
+
+
+def test_the_error_of_one_component_is_that_of_its_noise_alone():
+    """One by one the tensor is a number, which has no direction to err in; two have, and heavier ones err less."""
+    options = dict(overlap=0.0, noise=0.01, rounds=6, seed=0)
+    assert float(unequal_weight_errors(batch=1, ratios=(1,), **options).max()) < 1e-14
+    even, heavy = unequal_weight_errors(batch=2, ratios=(1, 100), **options)
+    assert 1e-4 < float(even.mean()) < 0.03
+    assert float(heavy.mean()) < 1.1 * float(even.mean())
+
+
 # ── stacks of layers ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -207,6 +230,14 @@ def test_relu_pairs_change_nothing():
     assert float(torch.cat([two.recovered, four.recovered]).max()) < 1e-10
     torch.testing.assert_close(two.by_moments, four.by_moments)  # the features are the inputs, to rounding
     assert bool(two.searched.isnan().all())
+
+
+@pytest.mark.parametrize(("name", "equal"), [("relu", True), ("leaky_relu", True), ("sigmoid", False)])
+def test_pairs_of_homogeneous_layers_leave_the_gradient_of_two_layers(name, equal):
+    game = Game(12, 60, activation=name, inputs="sphere")
+    found = torch.cat([two_layer_gaps(game, depth=depth, rounds=2, seed=0) for depth in (2, 5)])
+    assert bool((found < 1e-13).all()) is equal
+    assert bool((found > 1e-6).all()) is not equal
 
 
 def test_tanh_is_inverted_and_its_length_is_found():

@@ -124,6 +124,21 @@ def test_twins_of_a_quadratic_network_share_their_span_and_their_gradient():
     assert float(torch.cat([found.gap, found.outside]).max()) < 1e-12
 
 
+@pytest.mark.parametrize(
+    ("name", "free"),
+    # A linear network shows a sum of d numbers, a quadratic one a symmetric matrix of rank B up to rotations.
+    [("tanh", 0), ("softplus", 0), ("relu", B), ("linear", B * (D + 1) - D), ("quadratic", B * (B + 1) // 2)],
+)
+def test_what_a_gradient_leaves_free_is_counted(name, free):
+    game = Game(D, 2 * B * (D + 1) + 1, batch=B, activation=name, inputs="sphere", bias=3.0)
+    assert twins.count_free_directions(game, seed=0) == free
+
+
+def test_fewer_neurons_than_unknowns_leave_the_rest_free():
+    game = Game(D, 20, batch=B, activation="tanh", inputs="sphere", bias=3.0)
+    assert twins.count_free_directions(game, seed=0) == B * (D + 1) - 20
+
+
 def test_the_mirror_of_a_sigmoid_is_told_apart_by_the_output_layer_alone():
     assert symmetries(activation("sigmoid"), outputs_seen=True) == ()
     assert symmetries(activation("sigmoid"), outputs_seen=False) == symmetries(activation("tanh"), outputs_seen=True)
