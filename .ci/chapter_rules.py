@@ -246,9 +246,9 @@ jupytext:
     format_name: myst
   notebook_metadata_filter: -jupytext.text_representation.jupytext_version,-jupytext.text_representation.format_version
 kernelspec:
-  display_name: Python 3
-  language: python
   name: python3
+  display_name: Python 3 (ipykernel)
+  language: python
 """
 PACKAGES = frozenset({"leakage", "reproduced", "myst_nb", "numpy", "sklearn", "torch"})
 MAY_IMPORT = PACKAGES | sys.stdlib_module_names

@@ -150,7 +150,7 @@ def _paragraphs(name: str, title: str, options: Mapping[str, str], inner: str, f
     if name in _NAMES:
         head = f"**{_NAMES[name]}**" + f" ({title})" * bool(title)
         return f"{head}.\n{inner}" if name != "prf:proof" else f"*Proof.*\n{inner}"
-    head = title if name == "admonition" else name.capitalize() if name in ("note", "warning", "tip") else ""
+    head = title if name in ("admonition", "fold") else name.capitalize() if name in ("note", "warning", "tip") else ""
     return f"**{head}**\n\n{inner}" if head else inner
 
 
