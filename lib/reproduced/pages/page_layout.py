@@ -40,6 +40,7 @@ _FENCE = re.compile(r" {0,3}(?P<marks>`{3,}|~{3,}|:{3,})")
 _HOW_IT_IS_DRAWN = {"code_prompt_show": "How it is drawn", "code_prompt_hide": "Hide how it is drawn"}
 _INLINE = re.compile(r'src="data:image/png;base64,([A-Za-z0-9+/=]+)"')
 _WORDS_A_MINUTE = 230
+_MOST_CHIPS = 4  # of a section that are seen: eighteen in a row are read by nobody
 _UNREAD = re.compile(r"\$\$.*?\$\$|^ *[`:]{3,}.*$|^:[\w-]+:.*$|^\([^)]+\)=$", re.DOTALL | re.MULTILINE)
 
 
@@ -181,9 +182,9 @@ def _arrange_section(
 ) -> list[NotebookNode]:
     """The cells of a section: what is seen, `top`, its chips, the folds, and last one fold with the hidden code.
 
-    The source of what visible cells call is behind the chips, or at the end of the fold that they are in.
+    Of the chips those of what is seen come first, and all beyond `_MOST_CHIPS` are in a fold of their own. The source of what visible cells call is behind the chips, or at the end of the fold that they are in.
     """
-    judged = [one for cell in (*section.seen, *section.folded) for one in _take_verdicts(cell, claims)]
+    judged = [chip(*one) for cell in (*section.seen, *section.folded) for one in _take_verdicts(cell, claims)]
     code = []
     for cell in section.seen:
         if _is_hidden(cell):
@@ -193,7 +194,11 @@ def _arrange_section(
             _retag(cell, _NO_INPUT if cell.get("outputs") else _NO_CELL)
     for cell in section.folded:
         _open_in_fold(cell)
-    chips = [new_markdown_cell("\n".join(chip(*one) for one in judged))] if judged else []
+    more = len(judged) - _MOST_CHIPS
+    if more > 1:
+        rest = "\n".join(judged[_MOST_CHIPS:])
+        judged = [*judged[:_MOST_CHIPS], f":::::::{{fold}} {more} more verdicts\n{rest}\n:::::::"]
+    chips = [new_markdown_cell("\n".join(judged))] if judged else []
     heading = [new_markdown_cell(_mark_fold("#### The code of this section"))] if code else []
     called = _show_sources(section.seen, sources)
     folds = [cell for fold in _group_folds(section.folded) for cell in (*fold, *_show_sources(fold, sources))]
