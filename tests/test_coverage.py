@@ -40,6 +40,9 @@ OTHERWISE = {  # a function with intervals that has no row: why
         f"reproduced.papers.side_by_side.{name}.compare_with_law": "passes on to metrics.roc.ks_test"
         for name in ("ridge_ladder", "logistic_ladder")
     },
+    "reproduced.papers.kkt_margin.theorem_bounds.failures_of_assumption": "passes on to metrics.estimates",
+    "reproduced.papers.min_norm.linear_regressions.compare_with_law": "passes on to metrics.roc and metrics.estimates",
+    "reproduced.papers.polytopes.shadow_attacks.gain_beside_posteriors": "metrics.estimates.mean_interval, over splits",
     "leakage.audit.run.measure_baseline": "metrics.roc of scores in test_membership_row_features",
     "leakage.audit.epsilon.one_run": "passes on to metrics.epsilon_bounds",
     **{

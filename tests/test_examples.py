@@ -106,7 +106,7 @@ def test_the_contract_has_every_key_of_the_json():
     result = audit.of_losses(np.where(member, 0.1, 1.0), member, labels=[0] * 100, groups=[1] * 100)
     found = json.loads(result.to_json(gates=result.judge([Gate("auc", 0.5)])))
     said = CONTRACT[CONTRACT.index("## JSON") :]
-    keys = {*found, *(key for part in ("attacks", "records", "slices", "gates") for key in found[part][0])}
+    keys = {*found, *(key for part in ("attacks", "exposed_rows", "slices", "gates") for key in found[part][0])}
     assert not [key for key in keys if f"`{key}`" not in said]
 
 

@@ -182,7 +182,8 @@ def _arrange_section(
 ) -> list[NotebookNode]:
     """The cells of a section: what is seen, `top`, its chips, the folds, and last one fold with the hidden code.
 
-    Of the chips those of what is seen come first, and all beyond `_MOST_CHIPS` are in a fold of their own. The source of what visible cells call is behind the chips, or at the end of the fold that they are in.
+    Of the chips those of what is seen come first, and all beyond `_MOST_CHIPS` are in a fold of their own. The source
+    of what visible cells call is behind the chips, or at the end of the fold that they are in.
     """
     judged = [chip(*one) for cell in (*section.seen, *section.folded) for one in _take_verdicts(cell, claims)]
     code = []

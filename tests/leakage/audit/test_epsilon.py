@@ -79,7 +79,7 @@ def test_so_many_canaries_show_an_epsilon_and_one_fewer_does_not(epsilon, delta)
         (lambda: one_run(SCORES * math.nan), ValueError, "`scores` must be finite"),
         (lambda: one_run(SCORES.view(2, 200)), ValueError, "`scores` must be one number for each canary"),
         (lambda: one_run(member=COINS[1:]), ValueError, "one for each of the 400 scores, got 399"),
-        (lambda: one_run(COINS, SCORES + 0.5), ValueError, "swapped"),
+        (lambda: one_run(COINS, SCORES + 0.5), TypeError, "swapped"),
         (lambda: one_run(guesses=[(400, 1)]), ValueError, "`guesses` must be 1 to 400"),
         (lambda: one_run(guesses=50), ValueError, "`guesses` must be pairs"),
         (lambda: one_run(guesses=(50, 50)), ValueError, r"`guesses` must be pairs .* such as \[\(50, 50\)\]"),

@@ -155,12 +155,12 @@ def test_refuted_statements_slips_of_proofs_and_misprints_stand_apart_with_their
 
 
 @pytest.fixture
-def small_book(tmp_path):
+def small_book(tmp_path, monkeypatch):
     """A book of one chapter, with a public address."""
+    monkeypatch.setenv("GITHUB_SERVER_URL", "https://example.org")
+    monkeypatch.setenv("GITHUB_REPOSITORY", "o/r")
     root = make_repository(tmp_path / "repository", "sums")
     add_chapter(root, "sums")
-    with (root / "_config.yml").open("a", encoding="utf-8") as config:
-        config.write("repository: {url: https://example.org/o/r, branch: trunk}\n")
     return root
 
 
@@ -170,5 +170,5 @@ def test_rows_lead_to_lines_of_the_repository(small_book):
     assert [row["id"] for row in board.tbody.find_all("tr")] == ["row-sums-a"]
     links = {link.get_text(): link["href"] for link in board.tbody.tr.details.find_all("a")}
     name = board.tbody.tr["data-chapter"]
-    assert links["rule as declared"] == f"https://example.org/o/r/blob/trunk/book/claims/{name}.yml?plain=1#L6"
-    assert f"blob/trunk/book/{name}.md?plain=1#L" in links["code that judges it"]
+    assert links["rule as declared"] == f"https://example.org/o/r/blob/main/book/claims/{name}.yml?plain=1#L6"
+    assert f"blob/main/book/{name}.md?plain=1#L" in links["code that judges it"]

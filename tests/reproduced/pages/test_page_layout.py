@@ -4,7 +4,9 @@ import base64
 import copy
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
@@ -156,15 +158,22 @@ def test_a_downloaded_notebook_fetches_the_book_only_where_there_is_none(tmp_pat
     assert add_first_cell(executed, "").cells == executed.cells
     unknown = new_notebook(cells=[TITLE], metadata={"repro": {"commit": None}})
     assert add_first_cell(unknown, "https://example.org/book").cells == unknown.cells
-    called = []
+    called, status = [], 1
 
-    def run(command, check):
+    def run(command):
         Path("book-sources").mkdir(exist_ok=True)
         called.append(f"{command[-1]}")
+        return SimpleNamespace(returncode=status)
 
     monkeypatch.setattr("subprocess.run", run)
     exec(first.source, {})
     assert called == []
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="could not be fetched or installed"):
+        exec(first.source, {})
+    assert not Path("book-sources").exists()
+    status = 0
+    called.clear()
     for _ in range(2):  # the second time its kernel began again
         monkeypatch.chdir(tmp_path)
         exec(first.source, {})
