@@ -38,7 +38,7 @@ QUANTITIES: Mapping[str, Look] = {
     "neutral": Look(GREY, (0, (1, 3)), "."),
 }
 
-_STYLE = STYLE | {
+_STYLE: dict[Any, Any] = STYLE | {
     "axes.facecolor": "white",
     "axes.prop_cycle": cycler(color=[GREY]),  # what is no quantity of the book has no colour
     "axes.titlelocation": "left",
@@ -55,8 +55,7 @@ _STYLE = STYLE | {
 def use_style() -> None:
     """Set matplotlib's defaults to the book's look, whatever a reader's own settings say; `figure` does so too."""
     matplotlib.rcdefaults()
-    for name, value in _STYLE.items():
-        matplotlib.rcParams[name] = value
+    matplotlib.rcParams.update(_STYLE)
 
 
 def look(quantity: str) -> Look:
