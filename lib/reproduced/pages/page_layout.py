@@ -40,7 +40,7 @@ _FENCE = re.compile(r" {0,3}(?P<marks>`{3,}|~{3,}|:{3,})")
 _HOW_IT_IS_DRAWN = {"code_prompt_show": "How it is drawn", "code_prompt_hide": "Hide how it is drawn"}
 _INLINE = re.compile(r'src="data:image/png;base64,([A-Za-z0-9+/=]+)"')
 _WORDS_A_MINUTE = 230
-_MOST_CHIPS = 4  # of a section that are seen: eighteen in a row are read by nobody
+_MOST_CHIPS = 3  # of a section that are seen: eighteen in a row are read by nobody
 _UNREAD = re.compile(r"\$\$.*?\$\$|^ *[`:]{3,}.*$|^:[\w-]+:.*$|^\([^)]+\)=$", re.DOTALL | re.MULTILINE)
 
 

@@ -96,6 +96,13 @@ def test_what_is_judged_in_a_section_stands_in_a_strip_before_its_folds():
     assert [cell.source for cell in mixed] == ["### One", f"x = 1\n{judging}", chip(JUDGED, judging)]
 
 
+def test_a_section_shows_three_verdicts_and_folds_the_others():
+    judging = code('ledger.judge("t.one", x=x)', claim="t.one")
+    _, strip = texts(arranged(new_markdown_cell("### One"), *[judging] * 5))
+    seen, folded = strip.split(":::::::{fold} 2 more verdicts")
+    assert (seen.count("{claim} t.one"), folded.count("{claim} t.one")) == (3, 2)
+
+
 def test_a_chip_says_what_its_claim_shows_and_marks_what_is_exact():
     plain, exact = chip(JUDGED), chip(replace(JUDGED, claim=claim(exact=True)))
     assert "*ours: about 1.00 [0.90, 1.10]; the paper 1.05*" in plain
