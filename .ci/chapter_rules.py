@@ -236,7 +236,8 @@ MOST_CALL_LINES = 10  # of a cell that shows what runs
 LEAST_VISIBLE = 0.08  # of the lines of code of a chapter
 # What an experiment calls: the rooms of the papers, attacks and trainers; not data and metrics.
 RUNNING = ("reproduced.papers.", *(f"leakage.{part}." for part in ("audit", "inversion", "membership", "trainers")))
-MOST_NUMBERS = 4  # in the sentences of an answer; its table may hold more
+MOST_NUMBERS = 4  # in the sentences of an answer; its fold may hold more
+MOST_ANSWER_WORDS = 80
 FOLD = 4  # the level of heading that opens a fold
 HEADER = """\
 jupytext:
@@ -258,6 +259,7 @@ SHOWING = ("figures.show", "figures.frames")
 
 GLUE_ROLE = re.compile(r"\{glue(?::\w+)?\}`([^`]+)`")
 GLUE_DIRECTIVE = re.compile(r"^\s*(?:`{3,}|:{3,})\{glue(?::\w+)?\}\s+(\S+)", re.MULTILINE)
+_ROLE_TARGET = re.compile(r" <[^<>]*>(?=`)")
 _ROWS = re.compile(r"Rows: `[\w.]+`(?:, `[\w.]+`)*\.?")
 
 _NUMBER = r"\d+\.\d+(?:[eE][+-]?\d+)?"
@@ -339,11 +341,12 @@ def the_answer_stands_first(chapter: Chapter) -> list[str]:
 
 
 def the_answer_names_its_rows(chapter: Chapter) -> list[str]:
-    """Its last line names the claims that carry its sentences; these hold few numbers, the table below them any."""
+    """Its last line names the claims that carry its sentences; these are short, and a fold holds the rest."""
     box = chapter.blocks[0].source.partition(ANSWER)[2].partition("\n:::")[0].strip().splitlines() or [""]
     if not _ROWS.fullmatch(box[-1]):
         return [f"the last line of the answer names the claims that carry it, as `Rows: `id`, `id``; found {box[-1]!r}"]
-    sentences = "\n".join(line for line in box[:-1] if not line.startswith("|"))
+    seen = re.sub(r"^```\{fold\}.*?^```$", "", "\n".join(box[:-1]), flags=re.MULTILINE | re.DOTALL)
+    sentences = "\n".join(line for line in seen.splitlines() if not line.startswith((":", "|")))
     named = re.findall(r"`([^`]+)`", box[-1])
     expected = {claim["id"]: claim.get("expected") for claim in chapter.claims}
     faults = [
@@ -353,7 +356,10 @@ def the_answer_names_its_rows(chapter: Chapter) -> list[str]:
         faults.append("the answer rests on an undecided claim, and no sentence of it says `undecided`")
     numbers = len(_glue_keys(sentences))
     if numbers > MOST_NUMBERS:
-        faults.append(f"the answer's sentences hold {numbers} glued numbers, at most {MOST_NUMBERS}; use its table")
+        faults.append(f"the answer's sentences hold {numbers} glued numbers, at most {MOST_NUMBERS}; use its fold")
+    words = len(_ROLE_TARGET.sub("", sentences).split())
+    if words > MOST_ANSWER_WORDS:
+        faults.append(f"the answer has {words} words, at most {MOST_ANSWER_WORDS}; the rest stands in its fold")
     return faults
 
 

@@ -197,6 +197,7 @@ BREACHES = [
     ("the_answer_stands_first", ", story]", "]", "tagged `story`"),
     ("the_answer_names_its_rows", "\nRows: `mini.mean`.\n", "", "names the claims that carry it"),
     ("the_answer_names_its_rows", "Rows: `mini.mean`.", "Rows: `mini.mean`, `mini.median`.", "rests on mini.median"),
+    ("the_answer_names_its_rows", "Somebody is", "word " * 80 + "is", "words, at most 80"),
     ("the_answer_names_its_rows", "Somebody is", "Somebody is{glue:text}`mini_mean`" * 4, "hold 5 glued numbers"),
     ("definitions_stand_where_code_is_explained", "mean = share", "class A: ...\nmean = share", "`A` is defined here"),
     ("shown_sources_are_found", "We draw", "```{literalinclude} /Makefile\n:start-at: brook\n```\n", "has no brook"),
