@@ -68,14 +68,17 @@ def arrange(notebook: NotebookNode, findings: ChapterFindings | None, sources: C
             sections.append(_Section(level))
         section = sections[-1]
         (section.folded if level == FOLD_LEVEL or section.folded else section.seen).append(cell)
-    top = [new_markdown_cell(_tally(findings, sections))] if findings else []
-    top += [story for section in sections for cell in (*section.seen, *section.folded) if (story := _take_story(cell))]
-    title = next((section for section in sections if section.level == 1), None)
-    notebook.cells = [
-        cell
-        for section in sections
-        for cell in _arrange_section(section, claims, top if section is title else [], sources)
-    ]
+    tally = [new_markdown_cell(_tally(findings, sections))] if findings else []
+    stories = [one for section in sections for cell in (*section.seen, *section.folded) if (one := _take_story(cell))]
+    notebook.cells = []
+    for section in sections:
+        is_title = section.level == 1
+        if is_title:
+            section.seen[:1] = _split_before_answer(section.seen[0])
+        cells = _arrange_section(section, claims, tally if is_title else [], sources)
+        if is_title:
+            cells[1:1] = stories
+        notebook.cells += cells
 
 
 def story_picture(notebook: NotebookNode) -> bytes | None:
@@ -159,6 +162,16 @@ def _split(cell: NotebookNode) -> Iterator[tuple[int, NotebookNode]]:
         if text or len(cuts) == 1:
             text = _mark_fold(text) if level == FOLD_LEVEL else text if len(cuts) > 1 else cell.source
             yield level, new_markdown_cell(text, metadata=copy.deepcopy(cell.metadata))
+
+
+def _split_before_answer(cell: NotebookNode) -> list[NotebookNode]:
+    """The first cell of a page as two, title and question, then the answer; as one if it has no box."""
+    question, box, rest = cell.source.partition("\n:::{admonition}")
+    return [
+        new_markdown_cell(text.strip(), metadata=copy.deepcopy(cell.metadata))
+        for text in (question, box + rest)
+        if text
+    ]
 
 
 def _mark_fold(text: str) -> str:

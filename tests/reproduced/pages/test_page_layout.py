@@ -39,14 +39,16 @@ def texts(cells) -> list[str]:
     return [cell.source for cell in cells if "remove-cell" not in cell.metadata.get("tags", ())]
 
 
-TITLE = new_markdown_cell("(ch-t)=\n# Title\n\nThe answer.\n\n#### Set-up\n\nSizes.")
+ANSWER = ":::{admonition} The answer\nYes.\n:::"
+TITLE = new_markdown_cell(f"(ch-t)=\n# Title\n\nThe question.\n\n{ANSWER}\n\n#### Set-up\n\nSizes.")
 
 
-def test_the_tally_and_the_story_stand_behind_the_answer_and_before_the_first_fold():
+def test_a_page_opens_with_question_story_answer_and_tally_before_the_first_fold():
     story = code("draw()", "hide-input", "story", data={"image/png": PNG}, mystnb={"figure": {"name": "fig-s"}})
     cells = arranged(TITLE, code("import t", "hide-input"), new_markdown_cell("## End"), story)
-    answer, tally, told, setup, imports = cells[:5]
-    assert answer.source == "(ch-t)=\n# Title\n\nThe answer."
+    question, told, answer, tally, setup, imports = cells[:6]
+    assert question.source == "(ch-t)=\n# Title\n\nThe question."
+    assert answer.source == ANSWER
     assert "◐ 1 held in part" in tally.source
     assert "run in 1 min 15 s" in tally.source
     assert told.outputs[0].data["image/png"] == PNG
@@ -58,7 +60,7 @@ def test_the_tally_and_the_story_stand_behind_the_answer_and_before_the_first_fo
         "draw()",
     ]
     assert page_layout.story_picture(new_notebook(cells=cells)) == b"a picture"
-    assert page_layout.story_picture(new_notebook(cells=cells[:2])) is None
+    assert page_layout.story_picture(new_notebook(cells=cells[:1])) is None
 
 
 def test_hidden_code_moves_to_the_end_of_its_section_and_its_output_stays():
@@ -97,8 +99,8 @@ def test_what_is_judged_in_a_section_stands_in_a_strip_before_its_folds():
 
 
 def test_a_section_shows_three_verdicts_and_folds_the_others():
-    judging = code('ledger.judge("t.one", x=x)', claim="t.one")
-    _, strip = texts(arranged(new_markdown_cell("### One"), *[judging] * 5))
+    judging = (code('ledger.judge("t.one", x=x)', claim="t.one") for _ in range(5))
+    _, strip = texts(arranged(new_markdown_cell("### One"), *judging))
     seen, folded = strip.split(":::::::{fold} 2 more verdicts")
     assert (seen.count("{claim} t.one"), folded.count("{claim} t.one")) == (3, 2)
 
