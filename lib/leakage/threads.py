@@ -1,4 +1,4 @@
-"""Independent calls on all cores, as threads of this process: PyTorch and NumPy let go of Python's lock."""
+"""Independent calls on all cores, as threads of this process: PyTorch and NumPy release Python's global lock."""
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor

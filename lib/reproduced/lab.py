@@ -18,7 +18,7 @@ _NEWS = "@jupyterlab/apputils-extension:notification"
 
 
 def copy_notebooks(made: Path, lab: Path) -> list[str]:
-    """Copy and trust the notebooks in `made` that nobody has changed in `lab`; the names of the others."""
+    """Copy and trust the notebooks in `made` that nobody has changed in `lab`; return the names of the changed ones."""
     originals, changed = lab / ".made", []
     originals.mkdir(parents=True, exist_ok=True)
     for source in sorted(made.glob("*.ipynb")):
