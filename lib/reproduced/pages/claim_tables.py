@@ -6,6 +6,7 @@ function from judgements to text.
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -60,10 +61,19 @@ def scoreboard(
         heads={key: head for key, head in _HEADS.items() if not empty.get(key)},
         full_scale_value=_full_scale_value,
         shown_first=_shown_first,
+        split_reason=_split_reason,
         REASONED=_REASONED,
         SHOWN=_SHOWN,
         **full_scale_differences(judgements),
     )
+
+
+def _split_reason(reason: str) -> tuple[str, str]:
+    """A reason as its first sentence, which stands in the row, and the rest, which stands in the row's fold."""
+    for end in re.finditer(r"(?<=\.)\s+(?=[A-Z\"$])", reason):
+        if reason[: end.start()].count("$") % 2 == 0:  # in no formula
+            return reason[: end.start()], reason[end.end() :]
+    return reason, ""
 
 
 def flips(found: Sequence[Mapping[str, Any]], judgements: Iterable[Judgement]) -> str:

@@ -46,6 +46,12 @@ def test_the_reason_of_what_did_not_simply_hold_stands_in_the_row(verdict, shown
     assert ("Because." in row(judgement(verdict=verdict, reason="Because.")).get_text()) == shown
 
 
+def test_the_first_sentence_of_a_reason_stands_in_the_row_and_the_rest_in_its_fold():
+    one = row(judgement(verdict="did not hold", reason="It is $n. K$ at .5 of all. Then it falls. So."))
+    assert one.select_one(".reason").get_text() == r"It is \(n. K\) at .5 of all."
+    assert "Then it falls. So." in one.details.get_text()
+
+
 def test_the_fold_of_a_row_has_the_rule_as_it_is_executed_the_values_and_the_sources():
     fold = row(judgement(source_links={"rule as declared": "https://x/y.yml#L3"})).details
     assert [code.get_text() for code in fold.select(".rules code")] == ["x.high < 2", "x.low > 2"]
