@@ -11,7 +11,7 @@ import nbformat
 import pytest
 
 from checking import HANGS
-from reproduced.pages.plain_notebook import SiteNames, glued_numbers, plain
+from reproduced.pages.plain_notebook import SiteNames, glued_numbers, to_plain_markdown
 from reproduced.repository import BUILD_VARIABLE
 from small_book import LEAKAGE
 
@@ -65,7 +65,7 @@ def test_the_notebook_for_download_follows_its_seed_and_has_no_markup_of_the_sit
     monkeypatch.setenv(BUILD_VARIABLE, str(build))
     monkeypatch.setenv("LEAKAGE_DATA", os.environ.get("LEAKAGE_DATA", str(tmp_path)))
     executed = nbformat.read(build / "executed" / "smoke" / f"{chapter}.ipynb", as_version=4)
-    notebook = plain(executed, SiteNames(), ROOT)
+    notebook = to_plain_markdown(executed, SiteNames(), ROOT)
     prose = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     assert not re.findall(r"^.*(?:\{[a-z:]+\}`|^:::|^```\{|^\([\w-]+\)=).*$", prose, re.MULTILINE)
     (parameters,) = (cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", ()))

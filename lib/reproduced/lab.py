@@ -32,7 +32,7 @@ def copy_notebooks(made: Path, lab: Path) -> list[str]:
     return changed
 
 
-def without_news(settings: Path) -> None:
+def disable_news(settings: Path) -> None:
     """Turn off JupyterLab's question about news in its file of overridden settings."""
     told = json.loads(settings.read_text("utf-8")) if settings.is_file() else {}
     settings.parent.mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ def without_news(settings: Path) -> None:
 def main() -> None:
     root = find_root()
     if folder := os.environ.get("JUPYTER_CONFIG_DIR"):
-        without_news(Path(folder) / "labconfig" / "default_setting_overrides.json")
+        disable_news(Path(folder) / "labconfig" / "default_setting_overrides.json")
     made, lab = root / "_build" / "site" / "_build" / "html" / "_sources", root / "_build" / "lab"
     if not any(made.glob("*.ipynb")):
         print("book")

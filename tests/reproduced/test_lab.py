@@ -6,7 +6,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
-from reproduced.lab import copy_notebooks, without_news
+from reproduced.lab import copy_notebooks, disable_news
 
 
 @pytest.fixture
@@ -44,8 +44,8 @@ def test_a_copy_that_was_changed_is_kept(made, tmp_path):
 
 def test_the_question_about_news_is_turned_off_beside_other_settings(tmp_path):
     settings = tmp_path / "labconfig" / "default_setting_overrides.json"
-    without_news(settings)
+    disable_news(settings)
     settings.write_text(json.dumps({"other": 1} | json.loads(settings.read_text("utf-8"))), "utf-8")
-    without_news(settings)
+    disable_news(settings)
     told = json.loads(settings.read_text("utf-8"))
     assert told == {"other": 1, "@jupyterlab/apputils-extension:notification": {"fetchNews": "false"}}

@@ -39,7 +39,7 @@ class SiteNames:
     address: str = ""  # of the public repository
 
 
-def plain(notebook: NotebookNode, names: SiteNames, folder: Path, note: str = "") -> NotebookNode:
+def to_plain_markdown(notebook: NotebookNode, names: SiteNames, folder: Path, note: str = "") -> NotebookNode:
     """A copy of an executed notebook in plain Markdown; `folder` holds the sources that listings show.
 
     `note` becomes the first line.

@@ -238,7 +238,7 @@ def _offer_notebooks(app: Sphinx, error: Exception | None) -> None:
             notebook = nbformat.read(path, as_version=4)
             run = notebook.metadata.get(EXECUTION_KEY, {})
             note = _NOTE.format(**run, at=(run["commit"] or "unknown")[:10]) if "profile" in run else ""
-            nbformat.write(plain_notebook.plain(notebook, names, Path(app.srcdir), note), offered)
+            nbformat.write(plain_notebook.to_plain_markdown(notebook, names, Path(app.srcdir), note), offered)
 
 
 def _site_names(app: Sphinx) -> plain_notebook.SiteNames:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from reproduced.pages.plain_notebook import SiteNames, plain
+from reproduced.pages.plain_notebook import SiteNames, to_plain_markdown
 
 NAMES = SiteNames(
     equations={"eq-law": "3"},
@@ -24,7 +24,7 @@ GLUED = new_output(
 
 def made(*cells, **options):
     notebook = new_notebook(cells=[*cells, new_code_cell("glue(…)", outputs=[GLUED])])
-    return plain(notebook, NAMES, options.get("folder", Path()), options.get("note", ""))
+    return to_plain_markdown(notebook, NAMES, options.get("folder", Path()), options.get("note", ""))
 
 
 @pytest.mark.parametrize(
@@ -80,6 +80,6 @@ def test_injected_parameters_stand_in_the_cell_that_is_edited():
 
 def test_the_note_comes_first_and_the_notebook_that_was_given_is_unchanged():
     notebook = new_notebook(cells=[new_markdown_cell("{term}`coin`")])
-    noted = plain(notebook, NAMES, Path(), "from a build")
+    noted = to_plain_markdown(notebook, NAMES, Path(), "from a build")
     assert [cell.source for cell in noted.cells] == ["from a build", "coin"]
     assert re.fullmatch(r"\{term\}`coin`", notebook.cells[0].source)

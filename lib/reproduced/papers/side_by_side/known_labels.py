@@ -46,7 +46,7 @@ class Advantages(NamedTuple):
     error: Float[Tensor, " penalties"]
 
 
-class Guesses(NamedTuple):
+class MeasuredAdvantages(NamedTuple):
     """For each trained model and penalty, the advantage of the attack that the limit calls best."""
 
     blind: Float[Tensor, "models penalties"]
@@ -89,7 +89,7 @@ def _blind_advantage(law: OutputLaw) -> Float[Tensor, " penalties"]:
     return (torch.trapezoid(gap.abs(), grid, dim=-1) / 2 * rule.weights).sum(-1)
 
 
-def guess_real_labels(penalties: Sequence[float], *, n: int, models: int, seed: int) -> Guesses:
+def attack_ridge_regressions(penalties: Sequence[float], *, n: int, models: int, seed: int) -> MeasuredAdvantages:
     """Attack trained ridge regressions on n rows at one random point of each, by the likelihood ratio of the limit.
 
     Each model has a training set, a teacher, a point and a label of its own, and is trained without the point and with
@@ -116,10 +116,12 @@ def guess_real_labels(penalties: Sequence[float], *, n: int, models: int, seed: 
     blind = [_log_ratio_of_answers(seen, answer) for seen in (inside, outside)]
     whole = query.total / space.D + SIGMA**2
     labelled = [_log_ratio_of_pairs(label - seen, label.expand_as(seen), pair, whole) for seen in (inside, outside)]
-    return Guesses(*((one[0] > 0).double() - (one[1] > 0).double() for one in (blind, labelled)))
+    return MeasuredAdvantages(*((one[0] > 0).double() - (one[1] > 0).double() for one in (blind, labelled)))
 
 
-def guess_binary_labels(penalties: Sequence[float], *, n: int, models: int, points: int, seed: int) -> Guesses:
+def attack_logistic_regressions(
+    penalties: Sequence[float], *, n: int, models: int, points: int, seed: int
+) -> MeasuredAdvantages:
     """Attack trained logistic regressions on n rows at random points, by the likelihood ratio of the limit.
 
     The advantage on a model is the mean over its points, each added to the training set alone.
@@ -136,7 +138,7 @@ def guess_binary_labels(penalties: Sequence[float], *, n: int, models: int, poin
         squares = gram.diagonal(dim1=-2, dim2=-1)[:, n:]
         seen = predict_with_point(model, gram[:, :n, n:], squares, labels[:, n:])
         found.append(_binary_gains(law, seen, labels[:, n:], teacher[:, n:]))
-    return Guesses(*(torch.stack(one, -1) for one in zip(*found, strict=True)))
+    return MeasuredAdvantages(*(torch.stack(one, -1) for one in zip(*found, strict=True)))
 
 
 def _binary_gains(

@@ -9,14 +9,14 @@ PENALTIES = [0.01, 1.0, 100.0]
 
 def test_on_real_labels_trained_models_have_the_advantages_of_the_limit():
     exact = known_labels.real_labels(PENALTIES)
-    found = known_labels.guess_real_labels(PENALTIES, n=40, models=1500, seed=0)
+    found = known_labels.attack_ridge_regressions(PENALTIES, n=40, models=1500, seed=0)
     for limit, trained in zip(exact[:2], found, strict=True):
         torch.testing.assert_close(trained.mean(0), limit, rtol=0, atol=0.07)  # four standard errors
 
 
 def test_on_binary_labels_trained_models_have_the_advantages_of_the_limit():
     exact = known_labels.binary_labels(PENALTIES)
-    found = known_labels.guess_binary_labels(PENALTIES, n=60, models=20, points=40, seed=0)
+    found = known_labels.attack_logistic_regressions(PENALTIES, n=60, models=20, points=40, seed=0)
     for limit, trained in zip(exact[:2], found, strict=True):
         torch.testing.assert_close(trained.mean(0), limit, rtol=0, atol=0.1)  # sampling, and 60 rows
 
