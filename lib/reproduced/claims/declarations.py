@@ -80,7 +80,7 @@ class Claim(_Strict):
     where: Text = ""
     """Where the paper says it; left out for a finding of ours."""
     paper: Text = ""
-    """What the paper states, if it states a value."""
+    """What the paper states, a number or at most eight of its words in quotes; left out where it states neither."""
     needs: tuple[Text, ...] = ()
     """Data sets without which it is honestly not run."""
     shows: Text = ""
