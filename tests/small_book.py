@@ -16,14 +16,14 @@ import nbformat
 import yaml
 
 import chapter_rules
-from reproduced import command_line
+from leakage import command_line
 from reproduced.claims import measurements
 from reproduced.claims.declarations import Claim
 from reproduced.claims.rules import Rule
 from reproduced.pages.findings import Chapter, ChapterFindings, Judgement
 from reproduced.run import executor
 
-LEAKAGE = (sys.executable, "-P", "-c", "import sys; from reproduced.command_line import main; sys.exit(main())")
+LEAKAGE = (sys.executable, "-P", "-c", "import sys; from leakage.command_line import main; sys.exit(main())")
 """The command `leakage`, in a process of its own."""
 HEADER = f"---\n{chapter_rules.HEADER}---\n"
 PARAMETERS = 'profile = "ci"\nseed = 0\ndevice = "auto"'

@@ -15,10 +15,9 @@ import torch
 from click.testing import CliRunner
 
 import leakage
-from leakage import audit
+from leakage import audit, command_line
 from leakage.audit.gates import Gate
 from leakage.membership.evaluation import outsiders_needed
-from reproduced import command_line
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")

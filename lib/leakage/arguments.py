@@ -9,6 +9,7 @@ imported only where there are tensors, since it takes a second.
 import math
 import numbers
 import operator
+import re
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
     import torch
 
 _LONGEST_VALUE = 80  # characters of a value that a message repeats
+_LONGEST_MESSAGE = 800  # characters of a message in one line
+
+
+class UserError(Exception):
+    """A request to the command line that cannot be carried out; the message is one line."""
+
+    status = 2  # of the command
 
 
 def check_tensor(name: str, values: Any, shape: str = "", **lengths: int) -> "torch.Tensor":
@@ -161,6 +169,12 @@ def shorten(text: str, most: int) -> str:
     """`text`, with the middle left out where it has more than `most` characters."""
     half = most // 2
     return text if len(text) <= most else f"{text[:half]} … {text[-half:]} ({len(text):,} characters)"
+
+
+def one_line(text: object) -> str:
+    """`text` as a terminal can show it: without colours and line breaks, of bounded length."""
+    words = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", str(text)).split())
+    return shorten("".join(one if one.isprintable() else "�" for one in words), _LONGEST_MESSAGE)
 
 
 def _is_real(value: Any) -> bool:

@@ -21,7 +21,10 @@ from leakage.store import PACKAGES
 
 LIB = Path(__file__).resolve().parents[1]
 # Modules whose change makes no result stale: they execute chapters and make pages.
-_BUILDERS = tuple(f"reproduced.{name}." for name in ("run", "pages", "build", "replicate", "command_line"))
+_BUILDERS = (
+    "leakage.command_line.",
+    *(f"reproduced.{name}." for name in ("run", "pages", "build", "replicate", "command_line")),
+)
 _IMPORT_FUNCTIONS = {"import_module", "__import__"}
 _VERSIONED = ("torch", "numpy", "scipy", "scikit-learn")
 

@@ -1,4 +1,4 @@
-"""Where the repository is, the variables through which a build speaks to its chapters, and the error of a request."""
+"""Where the repository is, and the variables through which a build speaks to its chapters."""
 
 import os
 import re
@@ -8,12 +8,6 @@ from pathlib import Path
 BUILD_VARIABLE = "LEAKAGE_BUILD"  # the build folder, where it is not `_build` of the repository
 PROCESSES_VARIABLE = "LEAKAGE_PROCESSES"  # among how many processes the points of a grid are divided
 QUIET_VARIABLE = "LEAKAGE_QUIET"  # set while a page is made, where a progress bar would end up in the text
-
-
-class UserError(Exception):
-    """A request that cannot be carried out; the message is one line."""
-
-    status = 2  # of the command
 
 
 def find_root(start: Path | str | None = None) -> Path:

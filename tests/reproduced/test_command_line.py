@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from reproduced import command_line
+from leakage import command_line
 from reproduced.pages import render
 from reproduced.run.book import open_book
 from small_book import add_chapter, edit, is_a_refusal, make_repository, run, snapshot, without_chapters

@@ -18,10 +18,10 @@ import nbformat
 from nbformat import NotebookNode
 
 from leakage import arguments, store
+from leakage.arguments import UserError
 from reproduced import code_keys, repository, runtime
 from reproduced.claims import declarations
 from reproduced.claims.declarations import Declarations
-from reproduced.repository import UserError
 
 STANDARD = {"profile": "ci", "seed": 0, "device": "auto"}  # every chapter takes exactly these, with these types
 MARKER = ".leakage-build"  # in a build folder: whatever lies beside it may be overwritten and deleted by a build

@@ -19,13 +19,12 @@ from typing import Any
 from distributed import Client, get_worker
 
 from leakage import store
+from leakage.arguments import UserError, one_line
 from reproduced import code_keys, runtime
-from reproduced.repository import UserError
 from reproduced.run import chapter_cache
 from reproduced.run.book import Book
 from reproduced.run.chapter_cache import Plan
 from reproduced.run.executor import ChapterExecutor, Execution, ending_pipe, run_chapter
-from reproduced.run.notebook_process import one_line
 
 _ANSWER_SECONDS = 30  # within which a scheduler answers, and has a worker
 _SECONDS_WITHOUT_WORKERS = 60  # without any worker, after which none is taken to come back

@@ -23,11 +23,12 @@ from typing import Any, NamedTuple, TextIO
 
 import nbformat
 
+from leakage.arguments import one_line
 from leakage.data import datasets
 from reproduced import repository
 from reproduced.run.book import Book, write_notebook, write_text
 from reproduced.run.chapter_cache import EXECUTION_KEY, Plan, execution_metadata, execution_provenance
-from reproduced.run.notebook_process import first_error, one_line
+from reproduced.run.notebook_process import first_error
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 # One thread to a chapter. Its batches are many small matrices: a second thread gains little on an idle machine and

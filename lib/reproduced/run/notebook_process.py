@@ -8,23 +8,15 @@ starts many of these, so heavy modules are not imported here.
 import json
 import logging
 import os
-import re
 import runpy
 import sys
 import threading
 from pathlib import Path
 from typing import Any
 
-from leakage import arguments
+from leakage.arguments import one_line
 
 _HANG_SECONDS = 3600  # for a kernel that neither answers nor ends; the busiest machine answers sooner
-_LONGEST_MESSAGE = 800  # characters
-
-
-def one_line(text: object) -> str:
-    """`text` as a terminal can show it: without colours and line breaks, of bounded length."""
-    words = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", str(text)).split())
-    return arguments.shorten("".join(one if one.isprintable() else "�" for one in words), _LONGEST_MESSAGE)
 
 
 def first_error(notebook: Any) -> str:

@@ -20,8 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checking import HANGS
+from leakage import command_line
 from leakage.audit.inputs import inputs_from_file
-from reproduced import command_line
 from reproduced.runtime import stream
 from small_book import is_a_refusal
 from small_data import spoiled
@@ -264,7 +264,7 @@ for module in pkgutil.walk_packages(leakage.__path__, "leakage."):
     importlib.import_module(module.name)
 """
 COMMANDS = """
-from reproduced import command_line
+from leakage import command_line
 print(*(command_line.main(words) for words in (["audit", {scores!r}, "--report", {page!r}], ["status"], ["build"])))
 """
 
@@ -308,7 +308,7 @@ def test_the_library_needs_nothing_of_the_book():
 def test_the_audit_needs_nothing_that_windows_lacks(scores, tmp_path):
     page = tmp_path / "audit.html"
     command = f"command_line.main(['audit', {str(scores)!r}, '--report', {str(page)!r}, '--json', '-'])"
-    code = f"from leakage.audit import of_module, of_sklearn\nfrom reproduced import command_line\nsys.exit({command})"
+    code = f"from leakage.audit import of_module, of_sklearn\nfrom leakage import command_line\nsys.exit({command})"
     found = run_without({"fcntl", "grp", "pwd", "resource", "termios"}, code, PYTHONIOENCODING="ascii")
     assert found.returncode == 0, found.stderr
     assert "needs ? 1,000 outsiders" in found.stderr  # ≥ is no letter of that console
@@ -316,11 +316,18 @@ def test_the_audit_needs_nothing_that_windows_lacks(scores, tmp_path):
     assert page.is_file()
 
 
-def test_the_library_alone_audits_and_refuses_to_build(scores, tmp_path):
+@pytest.mark.parametrize(
+    ("also_absent", "cure"),
+    [
+        ("reproduced", "is a command of the book; clone its repository"),
+        ("papermill", "which is not installed; install leakage[book]"),
+    ],
+)
+def test_the_library_alone_audits_and_refuses_to_build(scores, tmp_path, also_absent, cure):
     page = tmp_path / "audit.html"
-    found = run_without(packages_of_the_book(), COMMANDS.format(scores=str(scores), page=str(page)))
+    found = run_without({*packages_of_the_book(), also_absent}, COMMANDS.format(scores=str(scores), page=str(page)))
     assert found.stdout.splitlines()[-1:] == ["0 2 2"], found.stderr
-    assert found.stderr.count("which is not installed; install leakage[book]") == 2
+    assert found.stderr.count(cure) == 2
     assert page.is_file()
 
 

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import small_data
+from leakage import command_line
 from leakage.data import datasets
 from leakage.data.datasets import DATASETS, DataAbsent, DataDamaged, DownloadFailed, ServerUnreachable
-from reproduced import command_line
 from small_data import PACKINGS, entry, pack, put, serving, spoiled, tree
 
 PAYLOAD = bytes(range(256)) * 20

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from checking import HANGS, wait_until
-from reproduced import command_line
+from leakage import command_line
 from small_book import (
     LEAKAGE,
     add_chapter,

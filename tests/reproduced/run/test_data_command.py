@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from checking import HANGS
+from leakage import command_line
 from leakage.data import datasets
-from reproduced import command_line
 from reproduced.run import data_command
 from small_data import entry, pack, put, register, serving, tree
 
