@@ -2,6 +2,7 @@
 
 import base64
 import copy
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -175,6 +176,7 @@ def test_a_downloaded_notebook_fetches_the_book_only_where_there_is_none(tmp_pat
         return SimpleNamespace(returncode=status)
 
     monkeypatch.setattr("subprocess.run", run)
+    monkeypatch.setattr("sys.path", [*sys.path])
     exec(first.source, {})
     assert called == []
     monkeypatch.chdir(tmp_path)
@@ -188,3 +190,4 @@ def test_a_downloaded_notebook_fetches_the_book_only_where_there_is_none(tmp_pat
         exec(first.source, {})
         assert called == ["book-sources", "f00d", "./book-sources[book]"]
         assert Path.cwd() == tmp_path / "book-sources"
+        assert f"{Path.cwd() / 'lib'}" in sys.path
