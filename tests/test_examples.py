@@ -48,6 +48,16 @@ def test_the_example_of_one_model_audits_it_alone_and_beside_references():
     )
 
 
+def test_the_example_of_the_package_audits_and_writes_its_report(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (example,) = re.findall(
+        r"^```python\n(.*?)^```$", (ROOT / "lib/README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+    exec(example, {})
+    assert "LiRA" in capsys.readouterr().out
+    assert (tmp_path / "audit.html").is_file()
+
+
 TEXT = (ROOT / "book/audit_your_model.md").read_text("utf-8")
 CONTRACT = (ROOT / "book/audit_contract.md").read_text("utf-8")
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
