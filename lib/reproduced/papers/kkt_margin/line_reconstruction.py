@@ -6,6 +6,7 @@ Candidates are ascending. Source: Smorodinsky et al., Section 4.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -19,12 +20,18 @@ _MERGE_DISTANCE = 1e-4  # in units of the input: closer candidates are one
 
 
 def algorithm_1(
-    function: PiecewiseLinear, margin: float, *, tolerance: float = _TOLERANCE, merge_distance: float = _MERGE_DISTANCE
+    function: PiecewiseLinear,
+    margin: float,
+    *,
+    tolerance: float = _TOLERANCE,
+    merge_distance: float = _MERGE_DISTANCE,
+    outer: bool = False,
 ) -> Float[Tensor, " c"]:
     r"""Candidates from any two neighbouring pieces off the margin, and from ramps between two flat pieces.
 
     Where two bounded pieces in a row are not constant on the margin, all their crossings of ±m are candidates; where a
-    piece off the margin lies between two on it, so are its two ends. With fewer than three kinks there are none.
+    piece off the margin lies between two on it, so are its two ends. With fewer than three kinks there are none. With
+    `outer` the two unbounded pieces count as well, as the paper's text has it.
 
     Source: Smorodinsky et al., Algorithm 1. The loops run over the kinks, with repetitions merged, and a ramp is one
     only if the piece in the middle is not flat, as Theorem 4.3 asks.
@@ -33,13 +40,15 @@ def algorithm_1(
         margin: $m = \min_i |\Phi(x_i)|$.
         tolerance: of flat pieces and of crossings, in units of the margin.
         merge_distance: closer candidates are merged; in units of the input.
+        outer: whether the unbounded pieces count.
     """
     margins = Margins.from_function(function, margin, tolerance=tolerance)
-    flat = margins.flat[1:-1]
+    counted = slice(None) if outer else slice(1, -1)
+    flat, nodes = margins.flat[counted], function.nodes[counted]
     ramp = flat[:-2] & ~flat[1:-1] & flat[2:]
-    starts = function.nodes[1 : 1 + len(ramp)][ramp]
-    ends = function.nodes[2 : 2 + len(ramp)][ramp]
-    return _merge(torch.cat([margins.points(margins.neighbours()), starts, ends]), merge_distance)
+    starts, ends = nodes[: len(ramp)][ramp], nodes[1 : 1 + len(ramp)][ramp]
+    crossed = margins.points(margins.neighbours(outer=outer))
+    return _merge(torch.cat([crossed, starts, ends]), merge_distance)
 
 
 def algorithm_2(
@@ -52,10 +61,9 @@ def algorithm_2(
 ) -> Float[Tensor, " c"]:
     """Candidates from neighbouring pieces off the margin only, which need no local optimum.
 
-    As printed it takes bounded pieces. With `outer` the two unbounded ones count as well, as the paper's text has it;
-    then it finds something wherever two pieces in a row are not flat.
+    As printed it takes bounded pieces. With `outer` it finds something wherever two pieces in a row are not flat.
 
-    Source: Smorodinsky et al., Algorithm 2. The other arguments are those of `algorithm_1`.
+    Source: Smorodinsky et al., Algorithm 2. Arguments are those of `algorithm_1`.
     """
     margins = Margins.from_function(function, margin, tolerance=tolerance)
     return _merge(margins.points(margins.neighbours(outer=outer)), merge_distance)
@@ -77,6 +85,8 @@ def all_crossings(
 ALGORITHMS: dict[str, Callable[..., Float[Tensor, " c"]]] = {
     "Algorithm 1": algorithm_1,
     "Algorithm 2": algorithm_2,
+    "Algorithm 1, all pieces": partial(algorithm_1, outer=True),
+    "Algorithm 2, all pieces": partial(algorithm_2, outer=True),
     "complete": all_crossings,
 }
 

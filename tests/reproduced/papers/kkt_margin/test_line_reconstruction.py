@@ -43,9 +43,11 @@ def test_neighbouring_pieces_give_their_crossings():
         assert algorithm(zigzag, 1.0).tolist() == pytest.approx([1, 2.5, 3.5, 4.5])
 
 
-def test_only_the_complete_set_has_the_outermost_pieces():
+def test_the_outermost_pieces_count_in_the_complete_set_and_if_they_are_asked_for():
     bent = piecewise([0, 1], [3, -3], left=1, right=1)
-    assert algorithm_1(bent, 1.0).tolist() == algorithm_2(bent, 1.0).tolist() == []
+    for algorithm in (algorithm_1, algorithm_2):
+        assert algorithm(bent, 1.0).tolist() == []
+        torch.testing.assert_close(algorithm(bent, 1.0, outer=True), all_crossings(bent, 1.0))
     assert all_crossings(bent, 1.0).tolist() == pytest.approx([-4, -2, 1 / 3, 2 / 3, 3, 5])
 
 
@@ -53,6 +55,9 @@ def test_only_algorithm_1_takes_the_ends_of_a_ramp():
     ramp = piecewise([0, 1, 2, 3], [1, 1, -1, -1], left=1, right=-1)
     assert algorithm_1(ramp, 1.0).tolist() == pytest.approx([1, 2])
     assert algorithm_2(ramp, 1.0).tolist() == []
+    unbounded = piecewise([1, 2], [1, -1])  # flat on either side, without end
+    assert algorithm_1(unbounded, 1.0).tolist() == []
+    assert algorithm_1(unbounded, 1.0, outer=True).tolist() == pytest.approx([1, 2])
     step = piecewise([0, 1, 2, 3], [1, 1, -1, 0])  # not flat on the right: two free neighbours
     for algorithm in (algorithm_1, algorithm_2):
         assert algorithm(step, 1.0).tolist() == pytest.approx([1, 2])
