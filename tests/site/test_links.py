@@ -10,6 +10,7 @@ import pytest
 import yaml
 from bs4 import BeautifulSoup
 
+from reproduced.pages.findings import slug
 from reproduced.pages.library_pages import page_file
 from reproduced.pages.sphinx_extension import BRANCH
 from reproduced.repository import public_address
@@ -126,13 +127,25 @@ def test_every_claim_has_a_row_that_leads_to_its_chip_and_a_chip_that_leads_to_i
     for name in CHAPTERS:
         for chip in parsed(site / f"{name}.html").select("details.claim"):
             chips[str(chip["id"]).replace("claim-", "row-", 1)] = f"{name}.html#{chip['id']}"
-            (way,) = [link["href"] for link in chip.find_all("a") if str(link["href"]).startswith("scoreboard.html")]
+            ways = chip.select_one(".claim-links").find_all("a")
+            (way,) = [link["href"] for link in ways if str(link["href"]).startswith("scoreboard.html")]
             assert way.partition("#")[2] in rows
     assert chips, "no chapter has a chip"
     for row, chip in chips.items():
         assert {link["href"] for link in rows[row].find_all("a")} >= {chip}
     unled = {row for row in rows.keys() - chips.keys() if rows[row]["data-verdict"] not in ("not-run", "not-judged")}
     assert not unled
+
+
+def test_an_id_of_a_claim_in_code_leads_to_the_claim(site, name):
+    rows = {str(row["id"]) for row in parsed(site / "scoreboard.html").select("#claims tbody tr")}
+    for code in parsed(site / f"{name}.html").select("article code"):
+        row = f"row-{slug(code.get_text())}"
+        if row not in rows or code.find_parent(["pre", "summary", "h1", "h2", "h3"]):
+            continue
+        link = code.find_parent("a")
+        assert link is not None, code
+        assert str(link["href"]).partition("#")[2] in (row, row.replace("row-", "claim-", 1))
 
 
 def test_the_claims_can_be_downloaded(site):

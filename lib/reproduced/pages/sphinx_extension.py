@@ -2,8 +2,9 @@
 
 It is listed in `_config.yml`. What opens on a click becomes the browser's own `<details>`, which needs no script,
 prints, and is found by a search in the page; a link to a place within opens it, by `_static/folds.js` where the browser
-does not. Pages work without a network, link to files that exist and say where their numbers come from. Of the staged
-book only `_generated/origins.json` and the glossary are read; no code of a chapter runs here.
+does not. An id of a claim, wherever it stands in code, leads to the claim. Pages work without a network, link to files
+that exist and say where their numbers come from. Of the staged book only `_generated/` and the glossary are read; no
+code of a chapter runs here.
 """
 
 import importlib.util
@@ -50,6 +51,7 @@ _BEFORE_THE_PARSER = 100
 _CONTENTS_ARE_DONE = _THEME_IS_DONE = 900
 _DATATABLES = re.compile(r"(?:^|/)datatables/")
 _TABLES_SCRIPT = re.compile(r"(?:^|/)tables\.js")
+_CODE = re.compile(r"<code>([a-z][\w.]*)</code>")
 _CLAIMS_TABLE = re.compile(r'class="[^"]*\bclaims-table\b')
 _CHAPTER_TABLE = re.compile(r"<th[^>]*>(?:<p>)?why(?:</p>)?</th>")  # a column of what a chapter's `Ledger` shows
 
@@ -149,6 +151,50 @@ def _fold_entry(entry: addnodes.desc) -> Details:
 
 def _leads_to_source(paragraph: nodes.paragraph) -> bool:
     return any("library-source" in part["classes"] for part in paragraph.findall(nodes.Element))
+
+
+class ClaimLinks(SphinxPostTransform):
+    """Make each id of a claim that stands in code a link: to its chip on the same page, else to its scoreboard row."""
+
+    default_priority = 800
+    formats = ("html",)
+
+    def run(self, **_: Any) -> None:
+        rows = _claim_ids(Path(self.app.srcdir) / GENERATED / "claims.json")
+        ids = rows if _SCOREBOARD in self.env.found_docs else ()
+        here = self.env.docname
+        board = "" if here == _SCOREBOARD else self.app.builder.get_relative_uri(here, _SCOREBOARD)
+        chips = {name for chip in self.document.findall(Details) for name in chip["ids"]}
+
+        def address(id: str) -> str:
+            chip = chip_anchor(id)
+            return f"#{chip}" if chip in chips else f"{board}#{row_anchor(id)}"
+
+        def linked(code: re.Match[str]) -> str:
+            return f'<a href="{address(code[1])}">{code[0]}</a>' if code[1] in ids else code[0]
+
+        for literal in list(self.document.findall(nodes.literal)):
+            if literal.astext() in ids and not _is_clickable(literal):
+                link = nodes.reference("", "", refuri=address(literal.astext()), internal=True)
+                literal.replace_self(link)
+                link += literal
+        for raw in self.document.findall(nodes.raw):
+            raw.children = [nodes.Text(_CODE.sub(linked, raw.astext()))]
+
+
+def _is_clickable(node: nodes.Node) -> bool:
+    """Whether a click on the node does something already, or it is in a heading."""
+    while (node := node.parent) is not None:
+        if isinstance(node, nodes.reference | nodes.title | Summary):
+            return True
+    return False
+
+
+@cache
+def _claim_ids(path: Path) -> frozenset[str]:
+    """The ids of the claims that have a row on the scoreboard."""
+    found = json.loads(path.read_text("utf-8"))["chapters"] if path.is_file() else []
+    return frozenset(claim["id"] for chapter in found for claim in chapter["claims"])
 
 
 def _is_fold(section: nodes.section) -> bool:
@@ -337,6 +383,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_node(Summary, html=_tag("summary"))
     app.add_directive("claim", ClaimDirective)
     app.add_directive("fold", FoldDirective)
+    app.add_post_transform(ClaimLinks)
     app.add_post_transform(Folds)
     app.connect("config-inited", _set_repository, priority=_BEFORE_THE_PARSER)
     app.connect("doctree-read", _load_mathjax)
