@@ -100,9 +100,9 @@ def test_the_verdicts_of_a_chapter_open_on_what_was_not_simply_held(opened):
 def test_on_a_phone_rows_are_cards_that_say_what_each_value_is(opened):
     page = opened("scoreboard", width=390).page
     page.wait_for_selector(".table-filters")
-    cell = page.locator(f"{ROWS} td.ours").first
+    cell = page.locator(f"{ROWS} td.measured").first
     assert cell.evaluate("cell => getComputedStyle(cell).display") == "block"
-    assert cell.get_attribute("data-label") == "ours"
+    assert cell.get_attribute("data-label") == "measured"
 
 
 def test_pages_without_such_a_table_do_not_load_its_script(site):

@@ -93,20 +93,20 @@ class Ledger:
         """What is claimed, and how each claim will be judged; a column that is empty in every row is left out."""
         heads, parts = ("id", "kind", "claim", "where", "how we judge it"), []
         for group, claims in self._declared.groups().items():
-            rows = [(claim.id, claim.kind, claim.claim, claim.where, texts.rule_text(claim)) for claim in claims]
+            rows = [(f"`{claim.id}`", claim.kind, claim.claim, claim.where, texts.rule_text(claim)) for claim in claims]
             parts.append(f"**{group}**\n\n{texts.table(heads, rows, drop_empty=True)}")
         return Table("\n".join(parts))
 
     def verdicts(self) -> Table:
-        """The paper's value, ours, the verdict and the reason; beside those of a full-scale record, if there is one."""
+        """Each claim with its verdict, the paper's value, what was measured, why, and what a full-scale record has."""
         kept = {judged["id"]: judged for judged in self._full_scale.get("claims", ())}
         rows = []
         for claim in self._declared.claims:
             unjudged = {"verdict": NOT_RUN, "reason": missing_data_text(claim) or "Not judged so far."}
             judged, full = self._judged.get(claim.id, unjudged), kept.get(claim.id)
-            ours = (texts.measurements_text(judged), texts.verdict_text(judged["verdict"]), judged["reason"])
-            rows.append((claim.id, claim.paper, *ours, _full_scale_text(claim, full) if full else ""))
-        heads = ("id", "the paper", "ours", "verdict", "why", "at full scale")
+            found = (texts.measurements_text(judged), judged["reason"], _full_scale_text(claim, full) if full else "")
+            rows.append((f"`{claim.id}` {claim.claim}", _verdict_text(claim, judged["verdict"]), claim.paper, *found))
+        heads = ("claim", "verdict", "the paper", "measured", "why", "at full scale")
         origin = f"\nFull scale: {texts.escape_text(texts.provenance(self._full_scale))}.\n" if self._full_scale else ""
         return Table(texts.table(heads, rows, drop_empty=True) + origin)
 
@@ -127,7 +127,7 @@ class Ledger:
         judged |= {"reason": " ".join(reason.split()), "seconds": seconds}
         judged |= {"profile": self._run.profile, "seed": self._run.seed, "device": str(self._run.device)}
         self._judged[claim.id] = judged
-        sign, found = texts.verdict_text(verdict), texts.measurements_text(judged)
+        sign, found = _verdict_text(claim, verdict), texts.measurements_text(judged)
         plain, shown = f"{claim.id} {sign} ", f"**{claim.id}** {sign}"
         if found:
             plain += f"{found}; rule: {values['rule']}"
@@ -135,10 +135,16 @@ class Ledger:
         _display({"text/plain": plain, "text/markdown": shown}, {JUDGEMENT_KEY: judged})
 
 
+def _verdict_text(claim: Claim, verdict: str) -> str:
+    """Sign and words of a verdict, and whether the claim is a finding of ours."""
+    return texts.verdict_text(verdict, claim.kind) + f" ({texts.OURS})" * (claim.kind == "ours")
+
+
 def _full_scale_text(claim: Claim, kept: Mapping[str, Any]) -> str:
     """What stands beside a verdict: value and verdict of the record at full scale."""
     earlier = texts.EARLIER_RULE * (kept.get("rule_digest") != claim.rule_digest)
-    return f"{texts.measured_text(kept, claim.main_value_name)} {texts.verdict_text(kept['verdict'])}{earlier}".strip()
+    verdict = texts.verdict_text(kept["verdict"], claim.kind)
+    return f"{texts.measured_text(kept, claim.main_value_name)} {verdict}{earlier}".strip()
 
 
 def missing_data_text(claim: Claim, absent: Callable[[str], bool] | None = None) -> str:

@@ -10,7 +10,9 @@ from reproduced.claims.declarations import DID_NOT_HOLD, HELD, IN_PART, NOT_RUN,
 
 EARLIER_RULE = " (by an earlier rule)"  # of a verdict that is kept
 NOT_JUDGED = "not judged"  # the only verdict of the profile `smoke`
+OURS = "our finding"  # stands beside the verdict of what no paper claims
 SIGNS = {HELD: "✓", IN_PART: "◐", DID_NOT_HOLD: "✗", UNDECIDED: "?", NOT_RUN: "–", NOT_JUDGED: "·"}
+_OF_ERRATA = {HELD: "confirmed", IN_PART: "confirmed in part", DID_NOT_HOLD: "not confirmed"}
 _SPANS = re.compile(r"((?<!\\)\$[^$]+\$|(?<!\\)`[^`]+`)")  # mathematics and code
 # What at the beginning of a line makes it a heading, a quotation, a comment, an item of a list or a fence.
 _BLOCK = re.compile(r"^([0-9]*)(?=[#>%]|[-+*.)](?: |$)|`{3}|~{3}|:{3})")
@@ -57,9 +59,14 @@ def escape_text(text: str | float) -> str:
     return _BLOCK.sub(r"\1\\", _PAIRS.sub(r"\g<0> ", "".join(safe)))
 
 
-def verdict_text(verdict: str) -> str:
-    """Sign and words: `✓ held`."""
-    return f"{SIGNS[verdict]} {verdict}"
+def verdict_words(verdict: str, kind: str = "") -> str:
+    """A verdict as readers see it: that of an erratum, which is a charge and no claim of the paper, is "confirmed"."""
+    return _OF_ERRATA.get(verdict, verdict) if kind == "erratum" else verdict
+
+
+def verdict_text(verdict: str, kind: str = "") -> str:
+    """Sign and words: `✓ held`, of an erratum `✓ confirmed`."""
+    return f"{SIGNS[verdict]} {verdict_words(verdict, kind)}"
 
 
 def rule_text(claim: Claim) -> str:
@@ -70,7 +77,9 @@ def rule_text(claim: Claim) -> str:
 
 def rules_text(claim: Claim) -> str:
     """When a claim is held, held in part and refuted."""
-    return "; ".join(f"{word} if `{' '.join(rule.text.split())}`" for word, rule in claim.rules.items())
+    return "; ".join(
+        f"{verdict_words(word, claim.kind)} if `{' '.join(rule.text.split())}`" for word, rule in claim.rules.items()
+    )
 
 
 def measured_text(judged: Mapping[str, Any], name: str) -> str:

@@ -19,7 +19,7 @@ from reproduced.pages.jinja_environment import fill_template
 
 _REASONED = (DID_NOT_HOLD, IN_PART, UNDECIDED, NOT_RUN)  # verdicts whose reason stands in the row itself
 _HEADS = {"verdict": "verdict", "chapter": "chapter", "kind": "kind", "claim": "claim", "paper": "the paper"}
-_HEADS |= {"ours": "ours", "again": "seeds", "needs": "needs", "full": "at full scale"}
+_HEADS |= {"measured": "measured", "again": "seeds", "needs": "needs", "full": "at full scale"}
 _SHOWN = 2  # values in a row; the others stand in its fold
 
 
@@ -78,7 +78,7 @@ def _split_reason(reason: str) -> tuple[str, str]:
 
 def flips(found: Sequence[Mapping[str, Any]], judgements: Iterable[Judgement]) -> str:
     """The verdicts at other seeds that were not expected, with whether the claim is still declared so."""
-    today = {one.claim.id: one.claim.rule_digest for one in judgements}
+    today = {one.claim.id: one.claim for one in judgements}
     return fill_template("flips.md", flips=found, today=today)
 
 
@@ -111,15 +111,15 @@ def scoreboard_csv(judgements: Iterable[Judgement]) -> str:
     """The rows of the scoreboard for a spreadsheet, in the same order."""
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
-    heads = ("id", "chapter", "kind", "verdict", "claim", "where", "paper", "ours", "reason", "rule", "same", "seeds")
-    writer.writerow([*heads, "same_earlier", "seeds_earlier", "needs", "seconds"])
+    heads = ("id", "chapter", "kind", "verdict", "claim", "where", "paper", "measured", "reason", "rule", "same")
+    writer.writerow([*heads, "seeds", "same_earlier", "seeds_earlier", "needs", "seconds"])
     for one in judgements:
         claim, again = one.claim, one.replication
         seeds: list[int | str] = [""] * 4
         if again:
             seeds = [again.as_expected, again.verdicts.total(), again.earlier[claim.expected], again.earlier.total()]
-        ours = "; ".join(f"{name}: {measurements.describe(value)}" for name, value in one.values.items())
-        row = [claim.id, one.chapter.name, claim.kind, one.verdict, claim.claim, claim.where, claim.paper, ours]
+        found = "; ".join(f"{name}: {measurements.describe(value)}" for name, value in one.values.items())
+        row = [claim.id, one.chapter.name, claim.kind, one.told, claim.claim, claim.where, claim.paper, found]
         writer.writerow([*row, one.reason, claim.rule, *seeds, " ".join(claim.needs), one.seconds])
     return written.getvalue()
 

@@ -22,7 +22,7 @@ from reproduced.claims import measurements
 from reproduced.claims.declarations import DID_NOT_HOLD, HELD, IN_PART, NOT_RUN, UNDECIDED, Claim, Declarations
 from reproduced.claims.ledger import JUDGEMENT_KEY, missing_data_text
 from reproduced.claims.measurements import Measurement
-from reproduced.claims.texts import EARLIER_RULE, NOT_JUDGED, rule_text, verdict_text
+from reproduced.claims.texts import EARLIER_RULE, NOT_JUDGED, rule_text, verdict_text, verdict_words
 from reproduced.run import replications
 from reproduced.run.book import Book, UserError, read_mapping
 from reproduced.run.chapter_cache import ABSENT, EXECUTION_KEY, PROVENANCE
@@ -59,11 +59,6 @@ class FullScale:
     values: Mapping[str, Measurement]
     is_current: bool = True
 
-    @property
-    def told(self) -> str:
-        """Sign and words of the verdict, and whether it is that of an earlier rule."""
-        return f"{verdict_text(self.verdict)}{'' if self.is_current else EARLIER_RULE}"
-
 
 @dataclass(frozen=True)
 class Judgement:
@@ -96,6 +91,19 @@ class Judgement:
     replication: Replication | None = None
     full_scale: FullScale | None = None
     source_links: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def told(self) -> str:
+        """The words of the verdict."""
+        return verdict_words(self.verdict, self.claim.kind)
+
+    @property
+    def told_at_full_scale(self) -> str:
+        """Sign and words of the verdict at full scale, and whether it is that of an earlier rule; "" without one."""
+        if self.full_scale is None:
+            return ""
+        earlier = "" if self.full_scale.is_current else EARLIER_RULE
+        return f"{verdict_text(self.full_scale.verdict, self.claim.kind)}{earlier}"
 
     @property
     def row(self) -> str:

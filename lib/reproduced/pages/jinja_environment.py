@@ -14,7 +14,7 @@ from mdit_py_plugins.dollarmath import dollarmath_plugin
 
 from reproduced.claims import measurements
 from reproduced.claims.declarations import HELD, KINDS
-from reproduced.claims.texts import SIGNS, escape_text, rule_text, verdict_text
+from reproduced.claims.texts import OURS, SIGNS, escape_text, rule_text, verdict_words
 from reproduced.pages.findings import READING_ORDER, slug
 
 EXACT_MARK = "exact"  # the mark of a claim that is true by algebra or construction, and the term of the glossary
@@ -44,12 +44,13 @@ def _environment() -> Environment:
         "short_name": lambda module: module.partition(".")[2],
         "slug": slug,
         "thousands": "{:,}".format,
-        "verdict_text": verdict_text,
+        "verdict_words": verdict_words,
     }
     environment.globals |= {
         "EXACT_MARK": EXACT_MARK,
         "HELD": HELD,
         "KINDS": KINDS,
+        "OURS": OURS,
         "READING_ORDER": READING_ORDER,
         "SIGNS": SIGNS,
     }

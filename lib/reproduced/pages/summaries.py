@@ -44,8 +44,9 @@ def tally(judgements: Sequence[Judgement]) -> str:
 
 def _count_verdicts(judgements: Iterable[Judgement]) -> str:
     """`✓ 99 held, ◐ 43 held in part`, best first."""
-    found = Counter(one.verdict for one in judgements)
-    return ", ".join(f"{SIGNS[verdict]} {found[verdict]} {verdict}" for verdict in SIGNS if found[verdict])
+    found = Counter((SIGNS[one.verdict], one.told) for one in judgements)
+    best_first = sorted(found, key=lambda told: [*SIGNS.values()].index(told[0]))
+    return ", ".join(f"{sign} {found[sign, words]} {words}" for sign, words in best_first)
 
 
 def chapter_rows(

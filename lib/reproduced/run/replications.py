@@ -26,6 +26,7 @@ import numpy as np
 from nbformat import NotebookNode
 
 from reproduced.claims.declarations import DECIDING_RULE, DIGEST_DIGITS, Claim
+from reproduced.claims.texts import verdict_words
 from reproduced.run.book import Book, UserError
 
 ROUNDING = 1e-9  # relative: margins and values that differ by less are those of the same draws; absolute: its square
@@ -45,6 +46,7 @@ class Replication:
         older_code: how many runs under today's declaration executed other code of the chapter than today's.
         earlier_flips: how many runs under earlier declarations gave another verdict than was expected then.
         is_steady: whether the margins are the same in all runs, to rounding, so that the verdicts could not differ.
+        kind: that of the claim.
     """
 
     expected: str
@@ -54,6 +56,7 @@ class Replication:
     older_code: int = 0
     earlier_flips: int = 0
     is_steady: bool = False
+    kind: str = ""
 
     @property
     def as_expected(self) -> int:
@@ -71,9 +74,9 @@ class Replication:
     @property
     def sentence(self) -> str:
         """All verdicts: `Runs under today's declaration: 10 held. Runs under earlier declarations: 37 held.`"""
-        now = f"Runs under today's declaration: {_list_counts(self.verdicts)}." if self.verdicts else ""
+        now = f"Runs under today's declaration: {_list_counts(self.verdicts, self.kind)}." if self.verdicts else ""
         since = f"The chapter's code has changed since {self.older_code} of them." if self.older_code else ""
-        earlier = f"Runs under earlier declarations: {_list_counts(self.earlier)}." if self.earlier else ""
+        earlier = f"Runs under earlier declarations: {_list_counts(self.earlier, self.kind)}." if self.earlier else ""
         return " ".join(filter(None, (now, since, earlier)))
 
     @property
@@ -88,8 +91,8 @@ def _most(distance: float) -> str:
     return f"{distance:.1f}" if distance < 1000 else "more than 1,000"
 
 
-def _list_counts(counts: Counter[str]) -> str:
-    return ", ".join(f"{number} {verdict}" for verdict, number in counts.most_common())
+def _list_counts(counts: Counter[str], kind: str) -> str:
+    return ", ".join(f"{number} {verdict_words(verdict, kind)}" for verdict, number in counts.most_common())
 
 
 def file_path(book: Book) -> Path:
@@ -174,8 +177,9 @@ def replication(runs: Sequence[Mapping[str, Any]], claim: Claim, *, cells: str) 
     earlier = Counter(run["claims"][claim.id]["verdict"] for run in judging) - verdicts
     older_code = sum(run.get("cells") != cells for run in current)
     flips = sum(map(_is_flip, (run["claims"][claim.id] for run in judging if run not in current)))
+    is_steady = len(now) > 1 and _is_steady(now)
     return Replication(
-        claim.expected, verdicts, earlier, _distances(now, claim), older_code, flips, len(now) > 1 and _is_steady(now)
+        claim.expected, verdicts, earlier, _distances(now, claim), older_code, flips, is_steady, claim.kind
     )
 
 

@@ -10,7 +10,7 @@ from reproduced.claims import declarations, measurements
 from reproduced.claims import ledger as claims
 from reproduced.claims.measurements import Exact
 from reproduced.repository import BUILD_VARIABLE
-from small_book import declaration, save_claims
+from small_book import claim_entry, declaration, save_claims
 
 
 @pytest.fixture
@@ -131,7 +131,8 @@ def test_without_its_data_a_claim_is_not_run_whether_judged_or_not(ledger, shown
             assert (record(shown)["verdict"], record(shown)["reason"]) == ("not run", why)
             assert record(shown)["values"] == []
         (row,) = (line for line in book.verdicts().markdown.splitlines() if "t.data" in line)
-        assert row.endswith(f"| – not run | {why} |")
+        assert "| – not run |" in row
+        assert row.endswith(f"| {why} |")
 
 
 def test_glue_writes_what_mystnb_reads(shown):
@@ -157,18 +158,30 @@ HOW = "held if `x.high < 2`; refuted if `x.low > 2`. `x`: what is measured"
 
 def test_the_declared_claims_are_a_table_with_ours_apart(ledger):
     table = ledger().declared()
-    assert rows(table)[2] == ["t.one", "figure", "That $¦x¦ < 2$.", "Figure 1", HOW]
+    assert rows(table)[2] == ["`t.one`", "figure", "That $¦x¦ < 2$.", "Figure 1", HOW]
     assert "**Ours, not in the paper**" in table.markdown
-    assert rows(table)[-1] == ["t.beyond.more", "ours", "That $¦x¦ < 2$.", HOW]  # no row of ours has a place
+    assert rows(table)[-1] == ["`t.beyond.more`", "ours", "That $¦x¦ < 2$.", HOW]  # no row of ours has a place
 
 
-def test_the_verdicts_are_a_table_with_reasons_in_which_no_claim_is_missing(ledger):
+def test_the_verdicts_are_a_table_with_claims_and_reasons_in_which_no_claim_is_missing(ledger):
     book = ledger()
     book.judge("t.two", x=Exact(2, 0.25))
     found = {row[0]: row[1:] for row in rows(book.verdicts())}
-    assert found["t.two"] == ["", "x 2", "◐ held in part", "Up to 2."]
-    assert found["t.one"] == ["0.6", "", "– not run", "Not judged so far."]
+    assert found["`t.two` That $¦x¦ < 2$."] == ["◐ held in part", "", "x 2", "Up to 2."]
+    assert found["`t.one` That $¦x¦ < 2$."] == ["– not run", "0.6", "", "Not judged so far."]
     assert len(found) == 2 + 4
+
+
+def test_a_finding_of_ours_is_marked_and_an_erratum_is_confirmed(ledger, shown):
+    slip = claim_entry("t.slip", kind="erratum")
+    book = ledger(claims=[*declaration()["claims"], slip])
+    book.judge("t.slip", x=FOUND)
+    assert record(shown)["verdict"] == "held"  # as its rules say
+    assert shown[-1][0]["text/markdown"].startswith("**t.slip** ✓ confirmed: x 0.50 [0.40, 0.60]; confirmed if")
+    book.judge("t.beyond.more", x=Exact(3, 0))
+    assert "**t.beyond.more** ✗ did not hold (our finding): x 3" in shown[-1][0]["text/markdown"]
+    verdicts = [row[1] for row in rows(book.verdicts())]
+    assert verdicts[-2:] == ["✗ did not hold (our finding)", "✓ confirmed"]
 
 
 def test_a_full_scale_record_stands_beside_with_where_it_comes_from(ledger, tmp_path):

@@ -38,7 +38,7 @@ def test_a_row_says_the_claim_its_place_the_papers_value_and_ours():
     assert cells["verdict"] == "✓ held"
     assert cells["claim"].split("\n")[:2] == [r"That \(|x| < 2\).", "Figure 1 t.one"]
     assert cells["paper"] == "a | <b>"  # a text, never a tag
-    assert cells["ours"] == "x 1.00 [0.90, 1.10]"
+    assert cells["measured"] == "x 1.00 [0.90, 1.10]"
 
 
 @pytest.mark.parametrize(("verdict", "shown"), [("held in part", True), ("did not hold", True), ("held", False)])
@@ -62,6 +62,18 @@ def test_the_fold_of_a_row_has_the_rule_as_it_is_executed_the_values_and_the_sou
 
 def test_a_claim_that_is_true_by_algebra_is_marked():
     assert row(judgement(fields={"exact": True})).td.get_text() == "✓ held, exact"
+
+
+def test_an_erratum_is_confirmed_and_a_finding_of_ours_is_marked():
+    again = Replication("held", Counter(held=4), Counter(), kind="erratum")
+    slip = judgement(fields={"kind": "erratum"}, full_scale=FULL, replication=again)
+    found = row(slip)
+    assert (found["data-verdict"], found.td.get_text()) == ("confirmed", "✓ confirmed")
+    assert "held" not in found.get_text()
+    assert "4 confirmed" in found.get_text()
+    assert row(judgement(fields={"kind": "ours"})).td.get_text() == "✓ held our finding"
+    (read,) = csv.DictReader(claim_tables.scoreboard_csv([slip]).splitlines())
+    assert read["verdict"] == "confirmed"
 
 
 def test_our_own_findings_are_counted_apart():

@@ -108,7 +108,7 @@ def test_a_section_shows_three_verdicts_and_folds_the_others():
 
 def test_a_chip_says_what_its_claim_shows_and_marks_what_is_exact():
     plain, exact = chip(JUDGED), chip(replace(JUDGED, claim=claim(exact=True)))
-    assert "*ours: about 1.00 [0.90, 1.10]; the paper 1.05*" in plain
+    assert "*measured: about 1.00 [0.90, 1.10]; the paper 1.05*" in plain
     assert (":class: held-in-part\n" in plain, ":class: held-in-part exact\n" in exact) == (True, True)
     assert "**◐ held in part, exact**" in exact
     assert "ours" not in chip(replace(JUDGED, values={}))
@@ -116,7 +116,7 @@ def test_a_chip_says_what_its_claim_shows_and_marks_what_is_exact():
 
 def test_what_was_found_at_full_scale_stands_beside_it():
     other, agreed = (chip(replace(JUDGED, full_scale=replace(FULL, verdict=v))) for v in ("held", "held in part"))
-    assert "*ours: about 1.00 [0.90, 1.10]; at full scale: ✓ held; the paper 1.05*" in other
+    assert "*measured: about 1.00 [0.90, 1.10]; at full scale: ✓ held; the paper 1.05*" in other
     assert "**At full scale.** ✓ held: `x` " in other
     assert ("at full scale:" in agreed, "**At full scale.** ◐ held in part: `x` " in agreed) == (False, True)
     assert "full scale" not in chip(replace(JUDGED, full_scale=FullScale("held in part", {})))

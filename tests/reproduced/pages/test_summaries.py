@@ -20,7 +20,7 @@ def test_what_the_papers_say_and_what_is_ours_are_counted_apart():
     assert summaries.tally(CLAIMS).strip().splitlines() == [
         "- **3 statements of one paper**: ✓ 1 held, ◐ 1 held in part, ✗ 1 did not hold.",
         "- **1 finding of ours**: ✓ 1 held.",
-        "- **1 misprint of the papers, counted separately**: ✓ 1 held.",
+        "- **1 misprint of the papers, counted separately**: ✓ 1 confirmed.",
     ]
     (told,) = summaries.tally([judgement("t.sum", fields={"exact": True}), judgement("t.two")]).strip().splitlines()
     assert told.endswith("✓ 2 held (1 of those that held are exact: true by algebra or construction).")
