@@ -58,6 +58,24 @@ def test_the_example_of_the_package_audits_and_writes_its_report(tmp_path, monke
     assert (tmp_path / "audit.html").is_file()
 
 
+LIBRARY = (ROOT / "book/library.md").read_text("utf-8")
+SHOWN_BLOCKS = re.findall(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", LIBRARY, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(("code", "printed"), SHOWN_BLOCKS, ids=range(len(SHOWN_BLOCKS)))
+def test_the_examples_of_the_library_page_print_what_they_show(code, printed, capsys):
+    with torch.random.fork_rng(devices=[]):
+        exec(code, {})
+    assert agrees(capsys.readouterr().out, printed)
+
+
+def test_the_library_page_shows_every_public_name():
+    imported = {
+        name for code, _ in SHOWN_BLOCKS for name in re.findall(r"^from leakage import (.*)$", code, re.MULTILINE)
+    }
+    assert {*", ".join(imported).split(", ")} | {"Attack", "Evaluation"} == {*leakage.__all__}
+
+
 TEXT = (ROOT / "book/audit_your_model.md").read_text("utf-8")
 CONTRACT = (ROOT / "book/audit_contract.md").read_text("utf-8")
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)

@@ -1,6 +1,9 @@
 """Attacks on the privacy of training data, and audits of models against them.
 
-These are the public names; the modules behind them have the rest.
+These are the public names; the modules behind them have the rest, and may change in any release. These names stay, and
+so do those that `leakage.audit` lists in its `__all__`, and options, exit statuses and JSON of `leakage audit`. One
+that has to change works for one more minor release, with a `DeprecationWarning` that names its successor. The changelog
+lists it when it begins to warn, and again when it goes.
 
 - `audit`: how much models give away of the rows they were trained on (`audit.of_losses`, `audit.of_models`,
   `audit.of_sklearn`, `audit.of_module`), and lower bounds of ε (`audit.one_run`, `audit.of_trials`)
