@@ -6,7 +6,7 @@
   "use strict";
 
   const FACETS = ["verdict", "chapter", "kind", "needs"];
-  const NAMES = { needs: "needs data", chapter: "chapter" };
+  const NAMES = { needs: "needs data", ours: "our finding" };
   const OPENING = ["did-not-hold", "held-in-part", "undecided"];
   const make = (tag, properties = {}, ...children) => {
     const made = Object.assign(document.createElement(tag), properties);
@@ -25,7 +25,7 @@
     });
 
   const title = (rows, chapter) => rows.find((row) => row.dataset.chapter === chapter).dataset.title;
-  const place = (rows, kind) => rows.find((row) => row.dataset.kind === kind).querySelector("td.kind").dataset.order;
+  const place = (rows, kind) => rows.find((row) => row.dataset.kind === kind).dataset.place;
   const values = (row, facet) => (row.dataset[facet] ?? "").split(",");
 
   // Buttons for the values of each facet: none pressed shows all, several of one facet are alternatives.
@@ -45,7 +45,8 @@
       for (const [value, number] of listed) {
         const first = rows.find((row) => values(row, facet).includes(value));
         const sign = first.querySelector(".verdict-sign").textContent;
-        const text = { chapter: first.dataset.title, verdict: `${sign} ${value.replaceAll("-", " ")}` }[facet] ?? value;
+        const words = { chapter: first.dataset.title, verdict: `${sign} ${value.replaceAll("-", " ")}` };
+        const text = words[facet] ?? NAMES[value] ?? value;
         const button = make("button", { type: "button" }, `${text} `, make("small", { textContent: number }));
         button.addEventListener("click", () => choose(facet, value));
         buttons.push([button, facet, value]);
@@ -56,7 +57,9 @@
     const all = make("button", { type: "button", className: "all", textContent: "show all" });
     all.addEventListener("click", clear);
     box.append(all);
-    table.closest(".claims-box").before(box);
+    const fold = make("details", { className: "filters" }, make("summary", { textContent: "Filters" }), box);
+    fold.open = window.matchMedia("(min-width: 601px)").matches;
+    table.closest(".claims-box").before(fold);
     return () => {
       for (const [button, facet, value] of buttons) button.ariaPressed = String(chosen[facet].has(value));
       all.disabled = !searched() && FACETS.every((facet) => !chosen[facet].size);

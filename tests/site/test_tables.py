@@ -34,6 +34,13 @@ def test_the_scoreboard_opens_on_what_did_not_simply_hold_and_says_so(board):
     assert board.locator(ROWS).count() == whole > shown
 
 
+def test_the_scoreboard_fits_a_window_of_1280_pixels(board):
+    everything(board)
+    widths = "box => [box.scrollWidth, box.clientWidth]"
+    table, room = board.locator(".claims-box").evaluate(widths)
+    assert table <= room
+
+
 def test_a_search_looks_at_all_claims_and_show_all_ends_it(board):
     board.locator(".dt-search input").fill("threshold")
     board.wait_for_function("location.hash.includes('search=threshold')")
@@ -99,7 +106,8 @@ def test_the_verdicts_of_a_chapter_open_on_what_was_not_simply_held(opened):
 
 def test_on_a_phone_rows_are_cards_that_say_what_each_value_is(opened):
     page = opened("scoreboard", width=390).page
-    page.wait_for_selector(".table-filters")
+    page.wait_for_selector(".filters")
+    assert not page.locator(".table-filters").is_visible(), "the rows stand first"
     cell = page.locator(f"{ROWS} td.measured").first
     assert cell.evaluate("cell => getComputedStyle(cell).display") == "block"
     assert cell.get_attribute("data-label") == "measured"

@@ -93,7 +93,7 @@ class Claim(_Strict):
 
     @model_validator(mode="after")
     def _check(self) -> "Claim":
-        values, cited = self.values.keys(), set(_BRACED_VALUE.findall(self.why + self.defence))
+        values, cited = self.values.keys(), self.cited
         compared = {name for rule in self.rules.values() for name in rule.names}
         shown = set(_BRACED_VALUE.findall(self.shows))
         if self.kind != "ours" and ".beyond." in self.id:
@@ -112,6 +112,11 @@ class Claim(_Strict):
         if unused := sorted(values - compared - cited):
             raise ValueError(f"no rule looks at {', '.join(unused)}")
         return self
+
+    @property
+    def cited(self) -> set[str]:
+        """The values that stand in `why` or `defence`."""
+        return set(_BRACED_VALUE.findall(self.why + self.defence))
 
     @property
     def group(self) -> str:

@@ -76,7 +76,10 @@ def ends(measured: Measurement) -> dict[str, Any]:
 
 
 def describe(measured: Measurement) -> str:
-    """The measurement in words: `0.84 [0.80, 0.88]`, `3.5e-17`, `27 of 32`, `0.1 to 0.7 (9 values)`."""
+    """The measurement in words: `0.84 [0.80, 0.88]`, `3.5e-17`, `27 of 32`, `0.1 to 0.7 (9 values)`.
+
+    Several that read the same are one, `0.1 (each of 9 values)`.
+    """
     match measured:
         case Estimate():
             return _with_interval(measured.estimate, measured.low, measured.high)
@@ -85,7 +88,9 @@ def describe(measured: Measurement) -> str:
         case Count():
             return f"{measured.count} of {measured.of}"
     least, most = (describe(pick(measured, key=_middle)) for pick in (min, max))
-    return f"{least} to {most} ({len(measured)} values)" if len(measured) > 1 else least
+    if least == most:
+        return f"{least} (each of {len(measured)} values)" if len(measured) > 1 else least
+    return f"{least} to {most} ({len(measured)} values)"
 
 
 def describe_briefly(measured: Measurement) -> str:

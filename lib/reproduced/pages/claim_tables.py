@@ -18,8 +18,8 @@ from reproduced.pages.findings import Judgement
 from reproduced.pages.jinja_environment import fill_template
 
 _REASONED = (DID_NOT_HOLD, IN_PART, UNDECIDED, NOT_RUN)  # verdicts whose reason stands in the row itself
-_HEADS = {"verdict": "verdict", "chapter": "chapter", "kind": "kind", "claim": "claim", "paper": "the paper"}
-_HEADS |= {"measured": "measured", "again": "seeds", "needs": "needs", "full": "at full scale"}
+_HEADS = {"verdict": "verdict", "claim": "claim", "paper": "the paper", "measured": "measured"}
+_HEADS |= {"again": "seeds", "full": "at full scale"}
 _SHOWN = 2  # values in a row; the others stand in its fold
 
 

@@ -30,6 +30,7 @@ from reproduced.claims.texts import verdict_words
 from reproduced.run.book import Book, UserError
 
 ROUNDING = 1e-9  # relative: margins and values that differ by less are those of the same draws; absolute: its square
+_ROUNDING_ALONE = 1000.0  # standard deviations: so far from its threshold is only what is exact but for rounding
 _PARAMETERS = {"parameters", "injected-parameters"}  # tags of the cells that set profile, seed and device
 
 
@@ -81,14 +82,12 @@ class Replication:
 
     @property
     def distances_text(self) -> str:
-        """`At 10 seeds 1.5 to 4.2 standard deviations from the threshold.`; "" where nothing varies."""
+        """`At 10 seeds 1.5 to 4.2 standard deviations from the threshold.`; "" where nothing varies but by rounding."""
         finite = [one for one in self.distances if math.isfinite(one)]
-        ends = f"{min(finite):.1f} to {_most(max(finite))}" if finite else ""
-        return ends and f"At {len(finite)} seeds {ends} standard deviations from the threshold."
-
-
-def _most(distance: float) -> str:
-    return f"{distance:.1f}" if distance < 1000 else "more than 1,000"
+        if not finite or min(finite) >= _ROUNDING_ALONE:
+            return ""
+        most = f"{max(finite):.1f}" if max(finite) < _ROUNDING_ALONE else "more than 1,000"
+        return f"At {len(finite)} seeds {min(finite):.1f} to {most} standard deviations from the threshold."
 
 
 def _list_counts(counts: Counter[str], kind: str) -> str:

@@ -60,6 +60,7 @@ def test_the_ends_are_what_the_measurement_says(measured, ends):
         (Count(27, 32), "27 of 32"),
         ([Exact(3, 0), Exact(1, 0), Exact(2, 0)], "1 to 3 (3 values)"),
         ([Count(3, 4), Count(1, 2)], "1 of 2 to 3 of 4 (2 values)"),
+        ([Count(0, 4), Count(0, 4)], "0 of 4 (each of 2 values)"),
         ([Exact(3, 0)], "3"),
     ],
 )

@@ -9,6 +9,7 @@ from bs4 import BeautifulSoup
 
 from leakage.metrics.estimates import Estimate
 from reproduced.claims import measurements
+from reproduced.claims.declarations import VERDICTS
 from reproduced.pages import claim_tables, jinja_environment
 from reproduced.pages.findings import FullScale, Judgement
 from reproduced.run.replications import Replication
@@ -36,7 +37,7 @@ def test_a_row_has_an_anchor_leads_to_its_claim_and_says_what_it_can_be_filtered
 def test_a_row_says_the_claim_its_place_the_papers_value_and_ours():
     cells = {cell["class"][0]: cell.get_text() for cell in row(judgement(fields={"paper": "a | <b>"})).find_all("td")}
     assert cells["verdict"] == "✓ held"
-    assert cells["claim"].split("\n")[:2] == [r"That \(|x| < 2\).", "Figure 1 t.one"]
+    assert cells["claim"].split("\n")[:2] == [r"That \(|x| < 2\).", "Chapter 3 · figure · Figure 1 · t.one"]
     assert cells["paper"] == "a | <b>"  # a text, never a tag
     assert cells["measured"] == "x 1.00 [0.90, 1.10]"
 
@@ -55,7 +56,7 @@ def test_the_first_sentence_of_a_reason_stands_in_the_row_and_the_rest_in_its_fo
 def test_the_fold_of_a_row_has_the_rule_as_it_is_executed_the_values_and_the_sources():
     fold = row(judgement(source_links={"rule as declared": "https://x/y.yml#L3"})).details
     assert [code.get_text() for code in fold.select(".rules code")] == ["x.high < 2", "x.low > 2"]
-    assert fold.select_one(".values").get_text().strip() == "x 1.00 [0.90, 1.10] – what is measured"
+    assert " ".join(fold.select_one(".values").get_text().split()) == "x – what is measured"  # its number is in the row
     links = [link["href"] for link in fold.find_all("a")]
     assert links == ["toy.html#claim-t-one", "#row-t-one", "https://x/y.yml#L3"]
 
@@ -94,8 +95,13 @@ def test_a_verdict_that_is_another_one_at_full_scale_is_told_with_its_row_and_al
     assert "✗ did not hold (by an earlier rule)" in earlier
     assert [cell.get_text() for cell in told.select("td.full")] == [
         "",
-        "1.00 [0.90, 1.10] ✓ held",
-        "x 1.00 [0.90, 1.10] ✗ did not hold",
+        "the same draws ✓ held",
+        "the same draws ✗ did not hold",
+    ]
+    found = [row(replace(drawn_anew, full_scale=replace(drawn_anew.full_scale, verdict=v))) for v in VERDICTS[:2]]
+    assert [one.select_one("td.full").get_text() for one in found] == [
+        "1.10 [1.00, 1.20] ✓ held",
+        "x 1.10 [1.00, 1.20] ◐ held in part",
     ]
     assert "At full scale" not in board(judgement(), same).get_text()
     assert (

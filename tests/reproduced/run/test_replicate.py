@@ -3,6 +3,7 @@
 import json
 import math
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -231,6 +232,15 @@ def test_the_digest_of_a_chapters_code_ignores_prose_parameters_and_imports_and_
     assert digest() == before
     edit(repository / "book/sums.md", "executions.txt", "others.txt")
     assert digest() != before
+
+
+def test_no_distance_is_told_of_what_only_rounding_moves():
+    def told(*distances):
+        return replications.Replication("held", Counter(held=2), Counter(), distances).distances_text
+
+    assert told(1.5, 4.2) == "At 2 seeds 1.5 to 4.2 standard deviations from the threshold."
+    assert told(21.4, 2e5) == "At 2 seeds 21.4 to more than 1,000 standard deviations from the threshold."
+    assert told(1e4, 2e5) == told(math.inf, math.inf) == told() == ""
 
 
 def test_a_run_counts_as_a_flip_under_the_declaration_of_its_day(declared):
