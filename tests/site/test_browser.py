@@ -78,6 +78,16 @@ def test_a_page_fits_a_phone(visit):
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
 
 
+CUT = """() => [...document.querySelectorAll(":is(.bd-sidebar-primary, .bd-sidebar-secondary) a")]
+    .filter(link => [link, ...link.children].some(part => part.getBoundingClientRect().right
+        > link.closest(".bd-sidebar-primary, .bd-sidebar-secondary").getBoundingClientRect().right))
+    .map(link => link.textContent)"""
+
+
+def test_no_entry_of_a_side_bar_is_cut(visit):
+    assert not visit.page.evaluate(CUT)
+
+
 def test_the_first_address_leads_to_the_landing_page(opened, address):
     page = opened("intro").page
     page.goto(f"{address}/")
