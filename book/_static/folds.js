@@ -1,4 +1,4 @@
-// A link to a place within a fold opens it, and so does printing.
+// A link to a place within a fold opens it.
 (() => {
   const open = () => {
     const name = decodeURIComponent(location.hash.slice(1));
@@ -7,12 +7,6 @@
     for (let fold = place.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
     place.scrollIntoView();
   };
-  const closed = [];
   addEventListener("hashchange", open);
   addEventListener("DOMContentLoaded", open);
-  addEventListener("beforeprint", () => {
-    closed.push(...document.querySelectorAll("details:not([open])"));
-    closed.forEach((fold) => (fold.open = true));
-  });
-  addEventListener("afterprint", () => closed.splice(0).forEach((fold) => (fold.open = false)));
 })();

@@ -11,6 +11,7 @@ MOST_WORDS = 5000
 MOST_SCREENS, SCREEN = 20, 800  # of 1280 by 800 pixels
 MOST_BYTES = 1_500_000  # of a page, and of all that a browser reads before it draws anything of it
 MOST_BLOCKING = 32  # files of these: a third of a second in Chromium, from disk
+MOST_SHEETS = 25  # of a chapter on paper, its folds closed
 PAGE = "(document.querySelector('article') ?? document.querySelector('main'))"  # the search page has no article
 WORDS = f"{PAGE}.innerText.split(/\\s+/).filter(Boolean).length"
 BLOCKING = """[...document.querySelectorAll(
@@ -32,6 +33,12 @@ def test_little_stands_before_the_first_view_of_a_page(visit, site):
 def test_a_page_can_be_finished(visit):
     assert visit.page.evaluate(WORDS) <= MOST_WORDS
     assert visit.page.evaluate(HEIGHT) <= MOST_SCREENS * SCREEN
+
+
+def test_a_chapter_prints_on_few_sheets_with_its_folds_closed(visit):
+    if visit.page.locator("details.claim").count():
+        sheets = re.findall(rb"/Type\s*/Page\b", visit.page.pdf(format="A4"))
+        assert 0 < len(sheets) <= MOST_SHEETS
 
 
 def test_a_link_to_a_verdict_opens_it_and_what_it_stands_in(opened, address, site):
