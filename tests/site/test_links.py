@@ -49,6 +49,12 @@ def in_repository(url: str) -> str | None:
     return unquote(match[2])
 
 
+def test_figures_are_numbered_as_they_are_seen_and_then_those_in_folds(site, name):
+    captions = parsed(site / f"{name}.html").select("figcaption .caption-number")
+    found = [(bool(one.find_parent("details")), re.findall(r"\d+", one.get_text())) for one in captions]
+    assert [int(numbers[-1]) for _, numbers in sorted(found, key=lambda one: one[0])] == [*range(1, len(found) + 1)]
+
+
 def test_every_local_link_and_fragment_exists(site, name):
     broken = []
     for target in targets(site, name):

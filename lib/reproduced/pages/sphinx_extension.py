@@ -60,6 +60,8 @@ _NOTE = (
     "Cells that you run show theirs.*"
 )
 
+_NUMBERED = {"figure", "table", "code-block"}
+
 Context = dict[str, Any]
 
 
@@ -197,10 +199,15 @@ def _claim_ids(path: Path) -> frozenset[str]:
     return frozenset(claim["id"] for chapter in found for claim in chapter["claims"])
 
 
-def _is_fold(section: nodes.section) -> bool:
+def _is_fold(section: nodes.Element) -> bool:
     # Docutils notes here that two folds have one title, until a page is written.
     rest = [child for child in section.children[1:] if not isinstance(child, nodes.system_message)]
-    return bool(rest) and isinstance(rest[0], nodes.comment) and rest[0].astext().strip() == FOLD_COMMENT
+    return (
+        isinstance(section, nodes.section)
+        and bool(rest)
+        and isinstance(rest[0], nodes.comment)
+        and rest[0].astext().strip() == FOLD_COMMENT
+    )
 
 
 def _tag(name: str) -> tuple[Callable[..., None], Callable[..., None]]:
@@ -222,6 +229,22 @@ def _remove_folds_from_contents(app: Sphinx, document: nodes.document) -> None:
             around.remove(entry)
             if not around.children and around.parent is not None:
                 around.parent.remove(around)
+
+
+def _number_what_is_seen_first(app: Sphinx, env: BuildEnvironment) -> list[str]:
+    """Number figures, tables and listings page by page: those that are seen as they appear, then those in folds."""
+    for page, kinds in env.toc_fignumbers.items():
+        if not kinds.keys() & _NUMBERED:
+            continue
+        folds = [
+            one for one in env.get_doctree(page).findall(nodes.Element) if isinstance(one, Details) or _is_fold(one)
+        ]
+        folded = {name for fold in folds for part in fold.findall(nodes.Element) for name in part["ids"]}
+        for kind in kinds.keys() & _NUMBERED:
+            numbers = kinds[kind]
+            for place, name in enumerate(sorted(numbers, key=folded.__contains__), start=1):
+                numbers[name] = (*numbers[name][:-1], place)
+    return []
 
 
 # ── pages ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -388,6 +411,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("config-inited", _set_repository, priority=_BEFORE_THE_PARSER)
     app.connect("doctree-read", _load_mathjax)
     app.connect("doctree-read", _remove_folds_from_contents, priority=_CONTENTS_ARE_DONE)
+    app.connect("env-get-updated", _number_what_is_seen_first, priority=_CONTENTS_ARE_DONE)
     app.connect("env-check-consistency", _write_in_parallel)
     app.connect("html-page-context", _finish_page, priority=_THEME_IS_DONE)
     app.connect("build-finished", _add_mathjax)
