@@ -31,6 +31,7 @@ from reproduced.run.chapter_cache import EXECUTION_KEY
 
 FOLD_COMMENT = "fold"  # marks a section that is a fold: its heading is then text, without a level
 STORY = "story"  # tag of the cell whose picture stands at the top
+STORIES = "_static/story"  # the folder of these pictures, in the staged tree and on the site
 NOTEBOOKS = "notebooks"  # the folder of generated files with the notebooks for download
 ORIGINS = "origins.json"  # the generated file with the sentence under each page
 FOLD_LEVEL = 4  # the level of heading that opens a fold

@@ -26,9 +26,9 @@ from reproduced.pages import claim_tables, glossary, page_layout, summaries
 from reproduced.pages.called_sources import CalledSources
 from reproduced.pages.findings import ChapterFindings, read_chapters, read_full_scale, sort_for_reading
 from reproduced.pages.library_pages import PAGE, Library
-from reproduced.pages.page_layout import NOTEBOOKS, ORIGINS, STORY
+from reproduced.pages.page_layout import NOTEBOOKS, ORIGINS, STORIES
 from reproduced.pages.summaries import lacking_data
-from reproduced.run import replications
+from reproduced.run import chapter_cache, replications
 from reproduced.run.book import (
     GENERATED,
     Book,
@@ -87,7 +87,7 @@ def stage(
     for name, notebook in notebooks.items():
         _stage_download(book, name, notebook)
         if png := page_layout.story_picture(notebook):
-            store.write(book.staged / GENERATED / STORY / f"{name}.png", png)
+            store.write(book.staged / STORIES / f"{name}.png", png)
         for file, content in page_layout.extract_pictures(notebook, _FRAMES).items():
             store.write(book.staged / _FRAMES / file, content)
         sources = None
@@ -190,7 +190,7 @@ def generate(book: Book, findings: Mapping[str, ChapterFindings]) -> dict[str, s
     """Every text that the pages include, by the name of its file; the pictures of the chapters must be staged."""
     judgements, chapters = sort_for_reading(findings.values()), read_chapters(book)
     absent = [chapters[name].title for name in book.chapters if name not in findings]
-    stories = {name: f"{GENERATED}/{STORY}/{name}.png" for name in book.chapters}
+    stories = {name: f"{STORIES}/{name}.png" for name in book.chapters}
     pictures = {name: path for name, path in stories.items() if (book.staged / path).is_file()}
     planned = [chapter for chapter in chapters.values() if chapter.question]
     of_chapters = [one.withdrawn for one in findings.values()]
@@ -204,6 +204,9 @@ def generate(book: Book, findings: Mapping[str, ChapterFindings]) -> dict[str, s
         "chapters.md": summaries.chapter_rows(planned, findings, pictures),
         "status.md": summaries.status(findings),
     }
+    if (citation := book.root / "CITATION.cff").is_file():
+        address, (commit, *_) = repository.public_address(book.root), chapter_cache.read_commit(book.root)
+        texts["cite.md"] = summaries.bibtex(read_mapping(citation), address, commit)
     page = book.folder / "glossary.md"
     if page.is_file():
         sources = {name: book.source(name).read_text("utf-8") for name in book.chapters}

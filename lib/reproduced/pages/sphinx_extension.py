@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shutil
+import textwrap
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
@@ -21,6 +22,7 @@ import nbformat
 import pybtex.database
 from docutils import nodes
 from docutils.parsers.rst import directives, roles
+from markupsafe import Markup, escape
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
@@ -35,7 +37,7 @@ from reproduced.pages import glossary, plain_notebook
 from reproduced.pages.findings import chip_anchor, row_anchor
 from reproduced.pages.jinja_environment import EXACT_MARK, fill_template
 from reproduced.pages.library_pages import PAGE, page_file
-from reproduced.pages.page_layout import FOLD_COMMENT, NOTEBOOKS, ORIGINS
+from reproduced.pages.page_layout import FOLD_COMMENT, NOTEBOOKS, ORIGINS, STORIES
 from reproduced.run.book import GENERATED
 from reproduced.run.chapter_cache import EXECUTION_KEY
 
@@ -60,6 +62,7 @@ _NOTE = (
     "Cells that you run show theirs.*"
 )
 
+_MOST_DESCRIBED = 300  # characters of a page that a share card shows
 _NUMBERED = {"figure", "table", "code-block"}
 
 Context = dict[str, Any]
@@ -357,12 +360,37 @@ def _finish_page(app: Sphinx, pagename: str, templatename: str, context: Context
         context["generate_toctree_html"] = _name_toggles(context["generate_toctree_html"])
     origins = _origins(Path(app.srcdir) / GENERATED / ORIGINS)
     origin, config = origins.get(pagename) or origins.get("", ""), app.config
-    context["theme_extra_footer"] = fill_template("footer.html", origin=origin, config=config)
+    address = config.html_theme_options.get("repository_url", "")
+    context["theme_extra_footer"] = fill_template("footer.html", origin=link_commits(origin, address), config=config)
+    context["metatags"] = f"{context.get('metatags', '')}{_share_card(app, pagename, context, doctree)}"
     if "body" in context:
         # docutils calls a bibliography a list but puts other elements between its items: screen readers stumble there.
         body = context["body"].replace(' role="list" class="citation-list"', ' class="citation-list"')
         body = body.replace(' role="doc-biblioentry"', "")
         context["body"] = glossary.add_definitions(body, _meanings(Path(app.srcdir) / "glossary.md"))
+
+
+def link_commits(text: str, address: str) -> Markup:
+    """A text as HTML in which each commit leads to the repository, if it has an `address`."""
+    told, link = str(escape(text)), rf'commit <a href="{escape(address)}/commit/\1">\1</a>'
+    return Markup(re.sub(r"\bcommit ([0-9a-f]{10})\b", link, told) if address else told)
+
+
+def _share_card(app: Sphinx, page: str, context: Context, document: nodes.document | None) -> Markup:
+    """What other sites show of a link to the page: title, first paragraph and, where the address is known, picture."""
+    first = next(document.findall(nodes.paragraph), None) if document else None
+    words = textwrap.shorten(first.astext(), _MOST_DESCRIBED, placeholder=" …") if first else ""
+    home, picture = (app.config.html_baseurl or "").rstrip("/"), f"{STORIES}/{page}.png"
+    card = {
+        "og:type": "website" if page == app.config.root_doc else "article",
+        "og:site_name": app.config.project,
+        "og:title": Markup(context.get("title") or app.config.project).striptags(),
+        "og:description": words or app.config.myst_html_meta.get("description lang=en", ""),
+        "og:url": f"{home}/{page}.html" if home else "",
+        "og:image": f"{home}/{picture}" if home and (Path(app.srcdir) / picture).is_file() else "",
+    }
+    tags = (Markup('\n<meta property="{}" content="{}">').format(*one) for one in card.items() if one[1])
+    return Markup("").join(tags)
 
 
 @cache

@@ -5,6 +5,7 @@ Claims of the papers and findings of this book are counted apart. Everything her
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from leakage.data import datasets
 from reproduced.claims.declarations import GROUPS, KINDS, NOT_RUN
@@ -83,6 +84,24 @@ def origins(findings: Mapping[str, ChapterFindings]) -> dict[str, str]:
     runs = dict.fromkeys(provenance(found.run) for found in findings.values())
     seconds = duration(sum(found.run["seconds"] for found in findings.values()))
     return told | {"": f"Chapters executed in {seconds}: {'; '.join(runs)}." if findings else _NOT_EXECUTED}
+
+
+def bibtex(citation: Mapping[str, Any], address: str, commit: str | None) -> str:
+    """The book as an entry of BibTeX, from the fields of `CITATION.cff`; what is not known is left out."""
+    people = citation["authors"]
+    fields = {
+        "author": " and ".join(
+            f"{{{one['name']}}}" if "name" in one else f"{one['family-names']}, {one['given-names']}" for one in people
+        ),
+        "title": citation["title"],
+        "version": citation.get("version"),
+        "year": str(citation.get("date-released", ""))[:4],
+        "doi": citation.get("doi"),
+        "url": address,
+        "note": f"Commit {commit[:10]}" if commit else "",
+    }
+    lines = [f"  {name} = {{{value}}}," for name, value in fields.items() if value]
+    return "\n".join(["```bibtex", "@software{privacy_leakage_reproduced,", *lines, "}", "```", ""])
 
 
 def duration(seconds: float) -> str:

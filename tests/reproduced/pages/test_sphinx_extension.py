@@ -2,10 +2,41 @@
 
 from types import SimpleNamespace
 
+from bs4 import BeautifulSoup
 from docutils import nodes
 from docutils.utils import new_document
 
 from reproduced.pages import sphinx_extension
+
+
+def test_a_commit_leads_to_the_repository_where_its_address_is_known():
+    told = "Executed in 8 s: seed 0, commit 0123456789 with <local> changes."
+    linked = sphinx_extension.link_commits(told, "https://example.org/book")
+    assert '<a href="https://example.org/book/commit/0123456789">0123456789</a> with &lt;local&gt;' in linked
+    assert sphinx_extension.link_commits(told, "") == told.replace("<", "&lt;").replace(">", "&gt;")
+    assert "href" not in sphinx_extension.link_commits("commit unknown", "https://example.org/book")
+
+
+def test_a_share_card_has_what_is_known_of_the_page(tmp_path):
+    (tmp_path / "_static/story").mkdir(parents=True)
+    (tmp_path / "_static/story/chapter.png").touch()
+    document = new_document("chapter")
+    document += [nodes.title("", "T"), nodes.paragraph("", 'Does it\nleak "all"?'), nodes.paragraph("", "Yes.")]
+    meta = {"description lang=en": "Five papers."}
+    config = SimpleNamespace(html_baseurl="", project="Book", root_doc="intro", myst_html_meta=meta)
+
+    def card(page, document=None):
+        app = SimpleNamespace(srcdir=tmp_path, config=config)
+        tags = sphinx_extension._share_card(app, page, {"title": "A <em>title</em>"}, document)
+        return {one["property"]: one["content"] for one in BeautifulSoup(tags, "html.parser").find_all("meta")}
+
+    page = {"og:site_name": "Book", "og:title": "A title"}
+    assert card("chapter", document) == page | {"og:type": "article", "og:description": 'Does it leak "all"?'}
+    assert card("intro") == page | {"og:type": "website", "og:description": "Five papers."}
+    config.html_baseurl = "https://example.org/book/"
+    assert card("chapter", document)["og:image"] == "https://example.org/book/_static/story/chapter.png"
+    assert card("chapter")["og:url"] == "https://example.org/book/chapter.html"
+    assert "og:image" not in card("intro")
 
 
 def test_figures_are_numbered_page_by_page_as_they_are_seen_and_then_those_in_folds():

@@ -1,5 +1,7 @@
 """The book in numbers: counts of verdicts, a row for each chapter, and where the runs come from."""
 
+from datetime import date
+
 import pytest
 
 from reproduced.pages import summaries
@@ -90,3 +92,16 @@ def test_a_damaged_set_is_named_with_its_file_and_stays_as_it_is(lacking, tmp_pa
     assert lacking() == f"{counted}; `make data` fetches mnist, multi30k; {damaged}"
     assert lacking(needs=(("location",),)) == f"Not run for want of data: 1 claim (location 1); {damaged}"
     assert path.read_bytes() == b"damaged"
+
+
+def test_the_book_is_cited_by_what_is_known_of_it():
+    citation = {"authors": [{"name": "The group"}, {"family-names": "Doe", "given-names": "Jo"}], "title": "A Book"}
+    entry = summaries.bibtex(citation, "", None)
+    assert "author = {{The group} and Doe, Jo}" in entry
+    assert "title = {A Book}" in entry
+    assert not {"url", "note", "year", "doi"} & {line.split()[0] for line in entry.splitlines()[2:-2]}
+    released = citation | {"version": "0.1.0", "date-released": date(2026, 11, 27), "doi": "10.1/x"}
+    entry = summaries.bibtex(released, "https://example.org/book", "0123456789abcdef")
+    for field in ("version = {0.1.0}", "year = {2026}", "doi = {10.1/x}", "note = {Commit 0123456789}"):
+        assert field in entry
+    assert "url = {https://example.org/book}" in entry
