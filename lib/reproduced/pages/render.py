@@ -2,7 +2,7 @@
 
 The staged tree is a copy of `book/` in which the chapters are executed notebooks and `_generated/` holds what the
 chapters found; the packages lie beside them for pages that show their source. jupyter-book renders it and executes
-nothing: pages that are notebooks without claims are executed here before, in every build.
+nothing: pages that are notebooks without claims are executed here before, unless an earlier build did.
 """
 
 import os
@@ -21,7 +21,7 @@ from nbformat.v4 import new_markdown_cell
 from sphinx_external_toc.parsing import parse_toc_yaml
 
 from leakage import arguments, store
-from reproduced import repository
+from reproduced import code_keys, repository
 from reproduced.pages import claim_tables, glossary, page_layout, summaries
 from reproduced.pages.called_sources import CalledSources
 from reproduced.pages.findings import ChapterFindings, read_chapters, read_full_scale, sort_for_reading
@@ -119,13 +119,20 @@ def read_library(book: Book) -> Library:
 
 
 def execute_pages(book: Book) -> list[str]:
-    """Execute the staged pages that are notebooks and judge no claim; return a sentence for each that failed."""
+    """Execute the staged pages that are notebooks and judge no claim; return a sentence for each that failed.
+
+    What an earlier build made of the same text, code, records and versions is kept.
+    """
     faults = []
     for name in book.pages:
         page = book.staged / f"{name}.md"
-        if not page.is_file() or not page.read_text("utf-8").startswith("---\njupytext:"):
+        if not page.is_file() or not (text := page.read_text("utf-8")).startswith("---\njupytext:"):
             continue
-        plan = Plan(book, name, jupytext.read(page), {}, page.with_suffix(".ipynb"))
+        source, target = jupytext.reads(text, fmt="md:myst"), book.executed("pages", name)
+        plan = Plan(book, name, source, {}, target, key=_page_key(book, source))
+        if notebook := _read_page(plan):
+            _stage_page(book, name, notebook)
+            continue
         with ending_pipe() as pipe:
             execution = run_chapter(plan, pipe=pipe)
         plan.working_notebook.unlink(missing_ok=True)
@@ -133,10 +140,32 @@ def execute_pages(book: Book) -> list[str]:
             faults.append(execution.summary(name))
         if execution.notebook:
             notebook = nbformat.reads(execution.notebook, as_version=4)
-            notebook.metadata[EXECUTION_KEY] = execution_provenance(book, "cpu")
-            _stage_download(book, name, notebook)
-            _stage_notebook(book, name, notebook, None, "")
+            notebook.metadata[EXECUTION_KEY] = execution_provenance(book, "cpu") | {"key": plan.key}
+            if not execution.error:
+                write_notebook(plan.target, notebook)
+            _stage_page(book, name, notebook)
     return faults
+
+
+def _page_key(book: Book, source: NotebookNode) -> str:
+    """Digest of all that the execution of a page depends on: its text, the code that it imports, records, versions."""
+    files = code_keys.imported_files(code(source), lib=book.library) | {*(book.folder / "records").glob("*.json")}
+    digests = sorted((path.name, code_keys.file_digest(path)) for path in files)
+    return store.digest([[cell.source for cell in source.cells], digests, code_keys.environment(book.root)])
+
+
+def _read_page(plan: Plan) -> NotebookNode | None:
+    """The page as an earlier build executed it; `None` if there is none that this plan would make again."""
+    try:
+        notebook = nbformat.read(plan.target, as_version=4)
+        return notebook if notebook.metadata[EXECUTION_KEY]["key"] == plan.key else None
+    except (OSError, ValueError, LookupError):
+        return None
+
+
+def _stage_page(book: Book, name: str, notebook: NotebookNode) -> None:
+    _stage_download(book, name, notebook)
+    _stage_notebook(book, name, notebook, None, "")
 
 
 def _stage_download(book: Book, name: str, notebook: NotebookNode) -> None:

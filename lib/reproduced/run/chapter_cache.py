@@ -36,7 +36,7 @@ _TOOLS = ("torch", "numpy", "scipy", "scikit-learn", "matplotlib", "papermill", 
 class Plan:
     """A notebook to execute with `parameters`, into `target` in the build folder of `book`.
 
-    A page that claims nothing is executed in every build and depends on nothing: it has only the first five fields.
+    A page that claims nothing has only the first five fields and a key.
 
     Attributes:
         files: those of the book that it may read, by their names there, for a machine that has no such folder.

@@ -10,6 +10,7 @@ import nbformat
 import pytest
 from sphinx.errors import ConfigError
 
+from reproduced import code_keys
 from reproduced.pages import sphinx_extension
 from reproduced.pages.render import execute_pages, stage
 from reproduced.run.book import Book
@@ -39,6 +40,28 @@ def test_a_page_shows_what_its_cells_say_and_a_cell_that_fails_is_a_fault(tmp_pa
     assert second.outputs[0].ename == "ZeroDivisionError"
     assert (book.staged / "words.md").is_file()
     assert (book.staged / "_generated/notebooks/speed.ipynb").is_file()
+
+
+def test_a_page_is_executed_again_only_if_its_text_its_code_or_a_record_changed(tmp_path):
+    root = make_repository(tmp_path / "repository", "speed")
+    book, record, page = Book(root, root / "_build"), root / "book/records/speed.json", root / "book/speed.md"
+
+    def printed() -> str:
+        stage(book, "ci", {}, {}, {})
+        code_keys.file_digest.cache_clear()
+        assert execute_pages(book) == []
+        cells = nbformat.read(book.staged / "speed.ipynb", 4).cells
+        return next(one.outputs[0].text for one in cells if one.cell_type == "code")
+
+    record.write_text("{}", "utf-8")
+    page.write_text(f"{HEADER}\n# Speed\n\n{cell('import time; print(time.time_ns())')}", "utf-8")
+    first = printed()
+    assert printed() == first
+    record.write_text("[]", "utf-8")
+    second = printed()
+    assert second != first
+    page.write_text(page.read_text("utf-8").replace("# Speed", "# Quick"), "utf-8")
+    assert printed() != second
 
 
 def test_the_cells_of_the_performance_page_run_on_the_records_of_this_book(monkeypatch):
