@@ -12,11 +12,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from leakage.models.mlp import Mlp
 from leakage.precision import DTYPE
 from reproduced.papers.polytopes.shadow_attacks import AttackedNetwork, Task, train_pair
-from reproduced.papers.polytopes.subdivision import Plane, Subdivision, subdivide, subdivide_planes
-from reproduced.papers.polytopes.windows import box_corners, hyperedges_in_discs, join_segments, nearest_distance
+from reproduced.papers.polytopes.subdivision import Plane, Subdivision, subdivide_planes
+from reproduced.papers.polytopes.windows import box_corners, hyperedges_in_discs, nearest_distance
 from reproduced.runtime import Run
 
 RADII = (0.25, 0.5, 1.0, 2.0, 3.0)
@@ -112,21 +111,3 @@ def draw_triples(side: AttackedNetwork, count: int, *, generator: torch.Generato
     fits = side.labels == torch.stack(classes)[order].unsqueeze(-1)
     picked = [lot.masked_fill(~(fits & right), -1.0).argmax(-1) for right in (side.member, ~side.member)]
     return torch.stack(picked, 1)
-
-
-def overlay_records(
-    network: Mlp, points: Float[Tensor, "t d"], triples: Int[Tensor, "planes 3"], *, half: float
-) -> Float[Tensor, "2 k"]:
-    """The hyperedges near the three records of each plane, with each record at the origin, as one line with gaps.
-
-    So many planes become one drawing, whose ink per area is the length of hyperedges per area. Each record is the
-    middle of a square with sides of twice `half`; coordinates are those of its plane.
-    """
-    pieces = []
-    for three in triples:
-        view = plane_through(points[three], frame=half)
-        for place in view.points:
-            left, bottom, right, top = (float(end) for end in (*(place - half), *(place + half)))
-            square = box_corners((left, bottom), (right, top))
-            pieces.append(subdivide(network, square, plane=view.plane).hyperedges()[0] - place)
-    return join_segments(torch.cat(pieces))
