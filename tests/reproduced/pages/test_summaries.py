@@ -34,8 +34,8 @@ def test_a_chapter_has_a_row_that_says_whether_it_was_executed():
     rows = summaries.chapter_rows([TOY, IDLE], {"toy": findings(*CLAIMS)}, pictures)
     toy, idle = rows.split(":::::{div} chapter-row\n")[1:]
     assert "**[3 · A toy](/toy)** Is it?\n\nIt is.\n" in toy
-    assert "held" not in toy, "the page has the tally once, above the rows"
-    assert toy.startswith("![It is.](_generated/story/toy.png)")
+    assert "held" not in toy, "the page has the tally once, below the rows"
+    assert toy.startswith("[![It is.](_generated/story/toy.png)](/toy)")
     assert "[2 · idle](/idle)" in idle
     assert "Not executed in this build." in idle
 
