@@ -151,7 +151,8 @@ def _page_key(book: Book, source: NotebookNode) -> str:
     """Digest of all that the execution of a page depends on: its text, the code that it imports, records, versions."""
     files = code_keys.imported_files(code(source), lib=book.library) | {*(book.folder / "records").glob("*.json")}
     digests = sorted((path.name, code_keys.file_digest(path)) for path in files)
-    return store.digest([[cell.source for cell in source.cells], digests, code_keys.environment(book.root)])
+    text = [(cell.source, cell.metadata) for cell in source.cells]
+    return store.digest([text, digests, code_keys.environment(book.root)])
 
 
 def _read_page(plan: Plan) -> NotebookNode | None:
