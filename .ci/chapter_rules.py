@@ -7,6 +7,7 @@ rules to the book, and each to a small chapter that breaks it.
 """
 
 import ast
+import builtins
 import functools
 import re
 import sys
@@ -239,6 +240,8 @@ RUNNING = ("reproduced.papers.", *(f"leakage.{part}." for part in ("audit", "inv
 MOST_NUMBERS = 4  # in the sentences of an answer; its fold may hold more
 MOST_ANSWER_WORDS = 80
 FOLD = 4  # the level of heading that opens a fold
+EXERCISES = range(3, 6)  # how many a chapter has
+EXERCISE = "Exercise: "
 HEADER = """\
 jupytext:
   formats: md:myst
@@ -521,6 +524,42 @@ def enough_code_is_visible(chapter: Chapter) -> list[str]:
     )
 
 
+def exercises_stand_alone(chapter: Chapter) -> list[str]:
+    """Each is a question, the heading of the fold with its solution, and its code runs after the set-up alone."""
+    begun = _bound(*(block.tree for block in chapter.code if block.section == TITLE))
+    solutions: dict[str, list[Block]] = {}
+    title = ""
+    for block in chapter.blocks:
+        if block.section == YOUR_TURN and block.kind == "code" and title.startswith(EXERCISE):
+            solutions[title].append(block)
+        elif block.section == YOUR_TURN:
+            for title in headings(block.source, FOLD):
+                solutions |= {title: []} if title.startswith(EXERCISE) else {}
+        else:
+            title = ""
+    faults = [f"{title!r} asks no question" for title in solutions if not title.endswith("?")]
+    if len(solutions) not in EXERCISES:
+        faults.append(f"{len(solutions)} exercises, `#### {EXERCISE}…?`; want {EXERCISES[0]} to {EXERCISES[-1]}")
+    for title, blocks in solutions.items():
+        trees = [block.tree for block in blocks]
+        used = {node.id for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        if strange := sorted(used - begun - _bound(*trees) - vars(builtins).keys()):
+            faults.append(f"{title!r} uses {', '.join(strange)}, which neither it nor the set-up makes")
+    return faults
+
+
+def _bound(*trees: ast.Module) -> set[str | None]:
+    """The names that these cells import, define or assign."""
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    imported = [a for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for a in node.names]
+    return {
+        *((alias.asname or alias.name).split(".")[0] for alias in imported),
+        *(node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.ExceptHandler)),
+        *(node.arg for node in nodes if isinstance(node, ast.arg)),
+        *(node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)),
+    }
+
+
 @functools.cache
 def _library() -> Library:
     return Library(ROOT / "lib", {})
@@ -598,6 +637,7 @@ RULES = (
     hidden_cells_only_report,
     experiments_are_called_in_sight,
     enough_code_is_visible,
+    exercises_stand_alone,
     data_read_is_declared,
     no_cell_names_a_device,
 )

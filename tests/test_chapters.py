@@ -161,6 +161,24 @@ import json
 print(json.dumps([math.pi]))
 ```
 
+#### Exercise: is one half of it small?
+
+Halve it.
+
+```{{code-cell}}
+halves = [torch.ones(1) * share / 2 for share in range(3)]
+```
+
+Yes.
+
+#### Exercise: and with another seed?
+
+Draw it again.
+
+#### Exercise: and at full scale?
+
+It takes an hour.
+
 ## Appendix
 
 #### All claims and their rules
@@ -216,6 +234,9 @@ BREACHES = [
     ("experiments_are_called_in_sight", "cell}\ndraws", "cell}\n:tags: [hide-input]\n\ndraws", "Is the mean small?"),
     ("experiments_are_called_in_sight", "mean = share(draws)\n", "mean = share(draws)\n" * 9, "10 lines at most"),
     ("enough_code_is_visible", "if mean > 0", "x = 1\n" * 400 + "if mean > 0", "of the lines of code are visible"),
+    ("exercises_stand_alone", "share in range(3)", "one in (mean, share)", "uses mean, share, which neither"),
+    ("exercises_stand_alone", "with another seed?", "draw again", "asks no question"),
+    ("exercises_stand_alone", "#### Exercise: and at", "#### Beyond: at", "2 exercises"),
     ("data_read_is_declared", "images.load_mnist()", "draws", "`data` declares mnist, which no cell reads"),
     ("data_read_is_declared", "images.load_mnist()", 'datasets.is_available("adult")', "the cells read adult"),
     ("no_cell_names_a_device", "x.mean()", "x.mean().cpu()", "names a device"),
