@@ -189,10 +189,10 @@ class ClaimLinks(SphinxPostTransform):
 
 def _is_clickable(node: nodes.Node) -> bool:
     """Whether a click on the node does something already, or it is in a heading."""
-    while (node := node.parent) is not None:
-        if isinstance(node, nodes.reference | nodes.title | Summary):
-            return True
-    return False
+    around = node.parent
+    while around is not None and not isinstance(around, nodes.reference | nodes.title | Summary):
+        around = around.parent
+    return around is not None
 
 
 @cache
