@@ -103,6 +103,8 @@ def test_a_verdict_that_is_another_one_at_full_scale_is_told_with_its_row_and_al
         "1.10 [1.00, 1.20] ✓ held",
         "x 1.10 [1.00, 1.20] ◐ held in part",
     ]
+    more = FullScale("held", {"x": FULL.values["x"], "y": Estimate(1.1, 1.0, 1.2, n=10)})
+    assert row(judgement(full_scale=more)).select_one("td.full").get_text() == "the same ✓ held"
     assert "At full scale" not in board(judgement(), same).get_text()
     assert (
         "At full scale" not in board(replace(other, verdict="not judged"), replace(other, verdict="not run")).get_text()
