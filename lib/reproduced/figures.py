@@ -9,6 +9,7 @@ import base64
 import hashlib
 import html
 import io
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from leakage.figure_style import shades
+from reproduced import figure_files, repository
 from reproduced.palette import QUANTITIES, colour, dots, line, look, use_style
 from reproduced.plots import band, curve, heat_map, histogram, polygons, whiskers
 
@@ -101,6 +103,8 @@ def png(picture: Figure, *, colours: int | None = None) -> bytes:
 def show(picture: Figure, *, alt: str, stand_in: str = "") -> None:
     """Display a figure as a sharp PNG with its text, and close it.
 
+    While a page is made, the files that the page offers of the figure are kept with it (`figure_files`).
+
     Args:
         picture: the figure.
         alt: what the picture shows, for those who cannot see it: one sentence that gives the finding, not the title.
@@ -118,7 +122,10 @@ def show(picture: Figure, *, alt: str, stand_in: str = "") -> None:
     width = round(picture.get_figwidth() * CSS_DPI)
     data = {"image/png": base64.b64encode(png(picture)).decode(), "text/plain": alt}
     # Only the width: with a height beside it the page could not shrink the picture to a phone without distorting it.
-    display(data, raw=True, metadata={"image/png": {"alt": alt, "width": width}})
+    metadata: dict[str, Any] = {"image/png": {"alt": alt, "width": width}}
+    if os.environ.get(repository.QUIET_VARIABLE):
+        metadata[figure_files.METADATA] = figure_files.compressed_files(picture)
+    display(data, raw=True, metadata=metadata)
     _close(picture)
 
 

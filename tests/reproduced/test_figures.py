@@ -13,7 +13,7 @@ from PIL import Image
 
 from checking import refused
 from leakage.metrics.estimates import Estimate, mean_interval
-from reproduced import figures
+from reproduced import figure_files, figures, repository
 from reproduced.figures import dots, figure, frames, line, png, show
 from reproduced.plots import curve, heat_map, histogram, polygons, whiskers
 
@@ -74,6 +74,17 @@ def test_a_shown_figure_is_sharp_sized_for_the_page_and_described(shown):
     assert "height" not in metadata["image/png"]  # it would distort the picture where the page is narrower
     assert metadata["image/png"]["alt"] == data["text/plain"] == f"{ALT[:30].rstrip()} {ALT[30:].lstrip()}"
     assert (pixels(file)[0] == 255).all()
+
+
+def test_a_figure_keeps_its_files_only_while_a_page_is_made(shown, monkeypatch):
+    monkeypatch.delenv(repository.QUIET_VARIABLE, raising=False)
+    show(small_figure(), alt=ALT)
+    monkeypatch.setenv(repository.QUIET_VARIABLE, "1")
+    show(small_figure(), alt=ALT)
+    (before, kept), (now, more) = shown
+    assert before == now
+    assert kept.keys() == {"image/png"}
+    assert sorted(more[figure_files.METADATA]) == ["csv", "svg"]
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from typing import Any
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
+from reproduced import figure_files
 from reproduced.claims.ledger import JUDGEMENT_KEY
 from reproduced.pages.called_sources import CalledSources
 from reproduced.pages.findings import ChapterFindings, Judgement
@@ -108,6 +109,23 @@ def extract_pictures(notebook: NotebookNode, folder: str) -> dict[str, bytes]:
     return files
 
 
+def offer_files(notebook: NotebookNode, folder: str) -> dict[str, bytes]:
+    """Take the files of its figures out of a notebook, and lead to them in `folder` below each figure; by name."""
+    files, cells = {}, []
+    for cell in notebook.cells:
+        cells.append(cell)
+        for output in cell.get("outputs", ()):
+            found = figure_files.read_files(output.get("metadata", {}).pop(figure_files.METADATA, {}))
+            name = cell.metadata.get("mystnb", {}).get("figure", {}).get("name")
+            stem = name or hashlib.sha256(b"".join(found.values())).hexdigest()[:16]
+            named = {f"{stem}.{ending}": content for ending, content in found.items()}
+            if named:
+                cells.append(new_markdown_cell(fill_template("figure_files.html", folder=folder, names=list(named))))
+            files |= named
+    notebook.cells = cells
+    return files
+
+
 def copy_alt_texts(notebook: NotebookNode) -> None:
     """Give each cell the alt text of its picture, where the page's renderer looks for it."""
     for cell in notebook.cells:
@@ -117,8 +135,13 @@ def copy_alt_texts(notebook: NotebookNode) -> None:
 
 
 def add_first_cell(notebook: NotebookNode, repository: str) -> NotebookNode:
-    """A copy for download, with a cell that fetches the book's sources, if their address and commit are known."""
+    """A copy for download, with a cell that fetches the book's sources, if their address and commit are known.
+
+    The files of figures are left out.
+    """
     whole = copy.deepcopy(notebook)
+    for output in _outputs(whole):
+        output.get("metadata", {}).pop(figure_files.METADATA, None)
     if repository and (commit := notebook.metadata[EXECUTION_KEY]["commit"]):
         source = fill_template("first_cell.txt", repository=repository, commit=commit)
         whole.cells.insert(0, new_code_cell(source.strip()))

@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
+from reproduced import figure_files
+from reproduced.figures import figure, png
 from reproduced.pages import page_layout
 from reproduced.pages.findings import FullScale
 from reproduced.pages.page_layout import add_first_cell, chip
@@ -134,6 +136,24 @@ def test_the_frames_of_a_slider_become_files_and_a_text_that_names_one_stays():
     assert notebook.cells[1].outputs[0].data["text/html"] == (
         f'<img loading="lazy" src="_static/frames/{name}" alt="a"><p>src="data:text/plain,x"</p>'
     )
+
+
+def test_the_files_of_a_figure_are_offered_below_it_and_not_in_the_download():
+    picture, ax = figure()
+    ax.plot([1, 2], [3, 4])
+    png(picture)
+    kept = {figure_files.METADATA: figure_files.compressed_files(picture), "image/png": {"alt": "A line."}}
+    cell = code("draw()", data={"image/png": PNG}, mystnb={"figure": {"name": "fig-a"}})
+    cell.outputs[0].metadata = kept
+    notebook = new_notebook(cells=[cell, code("draw()", data={"image/png": PNG})], metadata={"repro": {"commit": None}})
+    download = add_first_cell(notebook, "")
+    assert download.cells[0].outputs[0].metadata == {"image/png": {"alt": "A line."}}
+    files = page_layout.offer_files(notebook, "_static/figures")
+    assert {name: len(content) > 20 for name, content in files.items()} == {"fig-a.csv": True, "fig-a.svg": True}
+    drawn, links, other = notebook.cells  # what was executed before there were files has none
+    assert drawn.outputs[0].metadata == {"image/png": {"alt": "A line."}}
+    assert ('href="_static/figures/fig-a.csv"' in links.source, "SVG" in links.source) == (True, True)
+    assert other.cell_type == "code"
 
 
 HEADINGS = st.sampled_from(
