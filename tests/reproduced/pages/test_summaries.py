@@ -24,7 +24,8 @@ def test_what_the_papers_say_and_what_is_ours_are_counted_apart():
         "- **1 finding of ours**: ✓ 1 held.",
         "- **1 misprint of the papers, counted separately**: ✓ 1 confirmed.",
     ]
-    told, _, meaning = summaries.tally([judgement("t.sum", fields={"exact": True}), judgement("t.two")]).splitlines()[:3]
+    two = [judgement("t.sum", fields={"exact": True}), judgement("t.two")]
+    told, _, meaning = summaries.tally(two).splitlines()[:3]
     assert told.endswith("✓ 2 held (1 of those that held are exact).")
     assert "true by algebra or construction" in meaning
     assert summaries.tally([]).strip() == "No chapter was executed for this copy of the book."
