@@ -378,13 +378,13 @@ def link_commits(text: str, address: str) -> Markup:
 
 def _share_card(app: Sphinx, page: str, context: Context, document: nodes.document | None) -> Markup:
     """What other sites show of a link to the page: title, first paragraph and, where the address is known, picture."""
-    first = next(document.findall(nodes.paragraph), None) if document else None
+    paragraphs = document.findall(nodes.paragraph) if document else ()
+    first = next((one for one in paragraphs if isinstance(one.parent, nodes.section | nodes.document)), None)
     words = textwrap.shorten(first.astext(), _MOST_DESCRIBED, placeholder=" …") if first else ""
     home, picture = (app.config.html_baseurl or "").rstrip("/"), f"{STORIES}/{page}.png"
     card = {
         "og:type": "website" if page == app.config.root_doc else "article",
-        "og:site_name": app.config.project,
-        "og:title": Markup(context.get("title") or app.config.project).striptags(),
+        "og:title": Markup(context.get("title") or app.config.html_title).striptags(),
         "og:description": words or app.config.myst_html_meta.get("description lang=en", ""),
         "og:url": f"{home}/{page}.html" if home else "",
         "og:image": f"{home}/{picture}" if home and (Path(app.srcdir) / picture).is_file() else "",

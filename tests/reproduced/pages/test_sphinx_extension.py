@@ -1,6 +1,7 @@
 """What the extension makes of pages: the numbers of figures, share cards and the footer."""
 
 from types import SimpleNamespace
+from typing import Any
 
 from bs4 import BeautifulSoup
 from docutils import nodes
@@ -23,14 +24,14 @@ def test_a_share_card_has_what_is_known_of_the_page(tmp_path):
     document = new_document("chapter")
     document += [nodes.title("", "T"), nodes.paragraph("", 'Does it\nleak "all"?'), nodes.paragraph("", "Yes.")]
     meta = {"description lang=en": "Five papers."}
-    config = SimpleNamespace(html_baseurl="", project="Book", root_doc="intro", myst_html_meta=meta)
+    config = SimpleNamespace(html_baseurl="", html_title="Book", root_doc="intro", myst_html_meta=meta)
 
     def card(page, document=None):
-        app = SimpleNamespace(srcdir=tmp_path, config=config)
+        app: Any = SimpleNamespace(srcdir=tmp_path, config=config)
         tags = sphinx_extension._share_card(app, page, {"title": "A <em>title</em>"}, document)
         return {one["property"]: one["content"] for one in BeautifulSoup(tags, "html.parser").find_all("meta")}
 
-    page = {"og:site_name": "Book", "og:title": "A title"}
+    page = {"og:title": "A title"}
     assert card("chapter", document) == page | {"og:type": "article", "og:description": 'Does it leak "all"?'}
     assert card("intro") == page | {"og:type": "website", "og:description": "Five papers."}
     config.html_baseurl = "https://example.org/book/"
@@ -46,11 +47,11 @@ def test_figures_are_numbered_page_by_page_as_they_are_seen_and_then_those_in_fo
     chapter += nodes.section("", nodes.title("", "One"), nodes.figure(ids=["first"]), proof)
     chapter += nodes.section("", nodes.title("", "Two"), fold, nodes.figure(ids=["second"]))
     given = {"first": (4, 1), "control": (4, 2), "more": (4, 3), "second": (4, 4)}
-    env = SimpleNamespace(
+    env: Any = SimpleNamespace(
         toc_fignumbers={"chapter": {"figure": given, "theorem": {"t": (4, 3)}}, "other": {"table": {"t": (7,)}}},
         get_doctree={"chapter": chapter, "other": other}.__getitem__,
     )
-    assert sphinx_extension._number_what_is_seen_first(None, env) == []
+    assert sphinx_extension._number_what_is_seen_first(env, env) == []
     assert env.toc_fignumbers == {
         "chapter": {
             "figure": {"first": (4, 1), "second": (4, 2), "control": (4, 3), "more": (4, 4)},
