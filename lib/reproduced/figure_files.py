@@ -27,6 +27,7 @@ from matplotlib.colors import to_hex
 from matplotlib.container import BarContainer, ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
+from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from reproduced.palette import QUANTITIES
@@ -76,7 +77,7 @@ def values_csv(picture: Figure) -> str:
     Columns that no row fills are left out. Of an artist with more than some thousand values a row says only that; a
     photograph in colours is no table.
     """
-    drawn = [one for ax in picture.axes for one in (ax, *ax.child_axes)]
+    drawn: list[Any] = [one for ax in picture.axes for one in (ax, *ax.child_axes)]
     panels = [ax for ax in drawn if ax.get_label() != "<colorbar>"]
     rows = []
     for number, ax in enumerate(panels, start=1):
@@ -98,7 +99,9 @@ def values_csv(picture: Figure) -> str:
 def _panel_rows(ax: Axes) -> Iterator[Row]:
     """The rows of one panel: numbers as numbers, or names where an axis has names; the colour as `colour`."""
     names = {one: box.get_label() for box in ax.containers for one in box.get_children()}
-    bars = {patch: box for box in ax.containers if isinstance(box, BarContainer) for patch in box.patches}
+    bars: dict[Any, BarContainer] = {
+        patch: box for box in ax.containers if isinstance(box, BarContainer) for patch in box.patches
+    }
     ends = {cap for box in ax.containers if isinstance(box, ErrorbarContainer) for cap in box.lines[1]}
     ticks = {side: _tick_names(ax, side) for side in "xy"}
     for artist in (*ax.lines, *ax.collections, *ax.patches, *ax.images):
@@ -140,20 +143,20 @@ def _artist_rows(artist: Any, ax: Axes, bars: BarContainer | None) -> tuple[str,
         rows = _with_values([{"x": x, "y": y} for x, y in places], artist.get_array(), artist)
         return "points", [row for row in rows if np.isfinite([row["x"], row["y"]]).all()]
     if isinstance(artist, QuadMesh):
-        corners = artist.get_coordinates()
+        corners = np.asarray(artist.get_coordinates())
         centres = (corners[:-1, :-1] + corners[1:, :-1] + corners[:-1, 1:] + corners[1:, 1:]) / 4
         rows = [{"x": x, "y": y} for x, y in centres.reshape(-1, 2)]
         return "cell", _with_values(rows, artist.get_array(), artist)
     if isinstance(artist, PolyCollection) and across and up:
         if artist.get_array() is None:
-            return "area", [row for path in artist.get_paths() for row in _area_rows(path.vertices)]
-        rows = [dict(zip("xy", path.vertices[:-1].mean(0), strict=True)) for path in artist.get_paths()]
+            return "area", [row for path in artist.get_paths() for row in _area_rows(np.asarray(path.vertices))]
+        rows = [dict(zip("xy", np.asarray(path.vertices)[:-1].mean(0), strict=True)) for path in artist.get_paths()]
         return "centre of a polygon", _with_values(rows, artist.get_array(), artist)
     if isinstance(artist, LineCollection):
         segments = [one for one in artist.get_segments() if len(one) > 1 and np.isfinite(one).all()]
         rows = [row for one in segments for row in _segment_rows(one, across=across, up=up)]
         return "interval" if len(rows) == len(segments) else "line", rows
-    if hasattr(artist, "get_xydata"):
+    if isinstance(artist, Line2D):
         points = _finite(artist.get_xydata())
         if across and up:
             is_line = str(artist.get_linestyle()).lower() not in ("none", "", " ")
@@ -251,7 +254,7 @@ def _colour(artist: Any) -> str:
     if isinstance(artist, Collection):
         if artist.get_array() is not None:
             return ""
-        colours = artist.get_edgecolor() if isinstance(artist, LineCollection) else artist.get_facecolor()
+        colours: Any = artist.get_edgecolor() if isinstance(artist, LineCollection) else artist.get_facecolor()
         found = {to_hex(one) for one in colours}
         return found.pop() if len(found) == 1 else ""
     reader = getattr(artist, "get_color", None) or getattr(artist, "get_facecolor", None)
@@ -289,9 +292,10 @@ def _finite(points: Any) -> np.ndarray:
 
 def _size(artist: Collection) -> int:
     """How many points and pieces an artist has."""
-    if isinstance(artist, QuadMesh):
-        return artist.get_coordinates().shape[0] * artist.get_coordinates().shape[1]
-    return max(sum(len(path.vertices) for path in artist.get_paths()), len(artist.get_offsets()))
+    points: list[Any] = [path.vertices for path in artist.get_paths()]
+    places: Any = artist.get_offsets()
+    values: Any = artist.get_array()
+    return max(sum(map(len, points)), len(places), np.size(values))
 
 
 def _one_line(text: str) -> str:
