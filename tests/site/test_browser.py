@@ -78,14 +78,13 @@ def test_a_page_fits_a_phone(visit):
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
 
 
-CUT = """() => [...document.querySelectorAll(":is(.bd-sidebar-primary, .bd-sidebar-secondary) a")]
-    .filter(link => [link, ...link.children].some(part => part.getBoundingClientRect().right
-        > link.closest(".bd-sidebar-primary, .bd-sidebar-secondary").getBoundingClientRect().right))
-    .map(link => link.textContent)"""
+WHOLE = """() => [...document.querySelectorAll(":is(.bd-sidebar-primary, .bd-sidebar-secondary) a")]
+    .every(link => [link, ...link.children].every(part => part.getBoundingClientRect().right
+        <= link.closest(".bd-sidebar-primary, .bd-sidebar-secondary").getBoundingClientRect().right + 1))"""
 
 
 def test_no_entry_of_a_side_bar_is_cut(visit):
-    assert not visit.page.evaluate(CUT)
+    visit.page.wait_for_function(WHOLE)  # another test may have left the bar sliding back from a phone's width
 
 
 def test_the_first_address_leads_to_the_landing_page(opened, address):
