@@ -49,14 +49,16 @@ def main(words: Sequence[str] | None = None) -> int:
         options = parser.parse_args(words)
         return options.run(options)
     except KeyboardInterrupt:
-        return _end("interrupted; what was finished is kept, and the next build goes on from there.", _INTERRUPTED)
+        kept = "what was finished is kept, and the next build goes on from there"
+        return _end(f"interrupted; {kept if words[0] in _OF_THE_BOOK else 'nothing was written'}.", _INTERRUPTED)
     except UserError as error:
         return _end(str(error), error.status)
     except ModuleNotFoundError as error:
         if (error.name or "leakage").partition(".")[0] in ("leakage", "reproduced"):
             raise
         extra = "cluster" if error.name in ("dask", "distributed") else "book"
-        cure = f"install leakage[{extra}]: `pip install -e '.[{extra}]'` in the repository"
+        cure = f"install leakage[{extra}]: `pip install -c requirements.txt -e '.[{extra}]'` in the repository"
+        cure = cure if words[0] in _OF_THE_BOOK else "install leakage again, with what it needs"
         return _end(f"this needs the package {error.name}, which is not installed; {cure}.", _REFUSED)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""

@@ -243,7 +243,7 @@ def read_payload(name: str, file: str) -> bytes:
     found, packed = _inspect(entry, data_folder() / entry.path)
     if found.state == "absent":
         raise DataAbsent(
-            f"{_dataset(name).title} is absent: there is no {found.path}. Run `{FETCH_COMMAND} {name}`, "
+            f"{_dataset(name).title} is absent: there is no {found.path}. {_fetch(name)}, "
             f"or set LEAKAGE_DATA to a folder that has {entry.path}."
         )
     if found.state == "damaged":
@@ -295,9 +295,10 @@ def fetch(name: str, *, timeout: float = 30.0, retries: int = 2) -> tuple[FileSt
 
 def format_error(source: str, expected: str, found: str) -> DataDamaged:
     """The error of a parser; `source` is `<data set>/<file>`, and `found` is cut short if it is long."""
+    name = source.partition("/")[0]
     found = found if len(found) <= _LONGEST_EXCERPT else f"{found[:_LONGEST_EXCERPT]}…"
     return DataDamaged(
-        f"{source}: expected {expected}, found {found}. Delete the file and fetch it again with `{FETCH_COMMAND}`, "
+        f"{source}: expected {expected}, found {found}. Move the file away. {_fetch(name)}, "
         "or set LEAKAGE_DATA to a folder with a good copy."
     )
 
@@ -323,10 +324,15 @@ def _is_complete(dataset: Dataset, found: Sequence[FileStatus]) -> bool:
     return verified > 0 if dataset.any_file else verified == len(dataset.files)
 
 
+def _fetch(name: str) -> str:
+    """How to get a data set, with the book's repository and without."""
+    return f"Fetch it by `{FETCH_COMMAND} {name}`, or in Python by `leakage.data.datasets.fetch({name!r})`"
+
+
 def _damage(name: str, found: FileStatus) -> str:
     return (
-        f"{_dataset(name).title}: {found.path} is refused: {found.detail}. Move it away and run "
-        f"`{FETCH_COMMAND} {name}`, or set LEAKAGE_DATA to a folder with a good copy."
+        f"{_dataset(name).title}: {found.path} is refused: {found.detail}. Move it away. "
+        f"{_fetch(name)}, or set LEAKAGE_DATA to a folder with a good copy."
     )
 
 

@@ -148,7 +148,7 @@ def test_images_are_rows_of_bytes_in_the_order_of_the_file(small):
 def test_images_of_another_form_are_refused(payload, message):
     with pytest.raises(DataDamaged, match=f"^here: expected .*{message}") as caught:
         images.parse_mnist_images(payload, source="here")
-    assert "`.venv/bin/leakage data`" in str(caught.value)
+    assert "`.venv/bin/leakage data here`" in str(caught.value)
 
 
 @pytest.mark.parametrize(
