@@ -55,3 +55,9 @@ def all_numbers(content: Any) -> Iterator[float]:
             yield from all_numbers(part)
     elif isinstance(content, int | float):
         yield content
+
+
+def is_a_refusal(status: int, out: str, err: str) -> bool:
+    """One line that a terminal can show, no longer than half a page, and status 2."""
+    line = err.removesuffix("\n")
+    return (status, out) == (2, "") and line.startswith("leakage: ") and line.isprintable() and len(line) < 1000

@@ -135,12 +135,6 @@ def run(root: Path, arguments: list[str], capsys) -> tuple[int, str, str]:
     return status, printed.out, printed.err
 
 
-def is_a_refusal(status: int, out: str, err: str) -> bool:
-    """One line that a terminal can show, no longer than half a page, and status 2."""
-    line = err.removesuffix("\n")
-    return (status, out) == (2, "") and line.startswith("leakage: ") and line.isprintable() and len(line) < 1000
-
-
 def build(root: Path, *arguments: str, render: bool = False) -> int:
     """Run `leakage build`, without the site unless asked for; the exit status."""
     return leakage(root, "build", *arguments, *([] if render else ["--no-render"]))

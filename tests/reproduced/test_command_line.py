@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from checking import is_a_refusal
 from leakage import command_line
 from reproduced.pages import render
 from reproduced.run.book import open_book
-from small_book import add_chapter, edit, is_a_refusal, make_repository, run, snapshot, without_chapters
+from small_book import add_chapter, edit, make_repository, run, snapshot, without_chapters
 
 
 @pytest.fixture

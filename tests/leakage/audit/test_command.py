@@ -19,11 +19,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checking import HANGS
+from checking import HANGS, is_a_refusal
 from leakage import command_line
 from leakage.audit.inputs import inputs_from_file
 from reproduced.runtime import stream
-from small_book import is_a_refusal
 from small_data import spoiled
 
 ROOT = Path(__file__).parents[3]
