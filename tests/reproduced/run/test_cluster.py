@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import psutil
 import pytest
 
-from checking import HANGS, wait_until
+from checking import HANGS, is_a_refusal, wait_until
 from leakage import command_line
 from small_book import (
     LEAKAGE,
@@ -17,7 +17,6 @@ from small_book import (
     build,
     edit,
     heed_interrupts,
-    is_a_refusal,
     make_repository,
     read_findings,
     run,
