@@ -2,13 +2,14 @@
 
 The numbers are read from what matplotlib has drawn, so the table cannot differ from the figure. A row is a point, a
 bar, a cell or an interval; its columns say in which panel it is, to which series it belongs, and what its axes measure.
-The same figure gives the same bytes. Nothing here draws.
+Pictures made of pixels have no rows. The same figure gives the same bytes. Nothing here draws.
 """
 
 import base64
 import csv
 import gzip
 import io
+import math
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
@@ -16,17 +17,10 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import (
-    Collection,
-    LineCollection,
-    PathCollection,
-    PolyCollection,
-    QuadMesh,
-)
+from matplotlib.collections import Collection, LineCollection, PathCollection, PolyCollection, QuadMesh
 from matplotlib.colors import to_hex
 from matplotlib.container import BarContainer, ErrorbarContainer
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
@@ -37,7 +31,7 @@ _COLUMNS = (
     *("panel", "series", "drawn as", "horizontal axis", "x", "x low", "x high"),
     *("vertical axis", "y", "y low", "y high", "shade", "value"),
 )
-_MOST_VALUES = 5000  # of one artist that are listed: nobody reads a photograph from a table
+_MOST_VALUES = 5000  # of one artist that are listed
 _DENSE = 1000  # points or pieces from which on an artist is pixels in the SVG, and lines from which on all are
 _LARGEST = 400_000  # bytes of a file that is offered
 
@@ -74,8 +68,7 @@ def svg(picture: Figure) -> bytes:
 def values_csv(picture: Figure) -> str:
     """The numbers of a drawn figure as a table with a header, six digits each; "" if it shows none.
 
-    Columns that no row fills are left out. Of an artist with more than some thousand values a row says only that; a
-    photograph in colours is no table.
+    Columns that no row fills are left out. Of an artist with more than some thousand values a row says only that.
     """
     drawn: list[Any] = [one for ax in picture.axes for one in (ax, *ax.child_axes)]
     panels = [ax for ax in drawn if ax.get_label() != "<colorbar>"]
@@ -85,7 +78,7 @@ def values_csv(picture: Figure) -> str:
         name = title or (str(number) if len(panels) > 1 else "")
         panel = {"panel": _one_line(": ".join(filter(None, (picture.get_suptitle(), name))))}
         panel |= {"horizontal axis": _axis_label(ax, "x"), "vertical axis": _axis_label(ax, "y")}
-        rows += [panel | row for row in _join_intervals(_panel_rows(ax))]
+        rows += [panel | row for row in _join_intervals(list(_panel_rows(ax)))]
     columns = [column for column in _COLUMNS if any(row.get(column, "") != "" for row in rows)]
     if "x" not in columns and "y" not in columns:
         return ""
@@ -97,67 +90,56 @@ def values_csv(picture: Figure) -> str:
 
 
 def _panel_rows(ax: Axes) -> Iterator[Row]:
-    """The rows of one panel: numbers as numbers, or names where an axis has names; the colour as `colour`."""
+    """The rows of one panel: numbers in six digits, or names where an axis has names."""
     names = {one: box.get_label() for box in ax.containers for one in box.get_children()}
     bars: dict[Any, BarContainer] = {
-        patch: box for box in ax.containers if isinstance(box, BarContainer) for patch in box.patches
+        bar: box for box in ax.containers if isinstance(box, BarContainer) for bar in box.patches
     }
     ends = {cap for box in ax.containers if isinstance(box, ErrorbarContainer) for cap in box.lines[1]}
     ticks = {side: _tick_names(ax, side) for side in "xy"}
-    for artist in (*ax.lines, *ax.collections, *ax.patches, *ax.images):
+    for artist in (*ax.lines, *ax.collections, *ax.patches):
         if artist in ends or not artist.get_visible():
             continue
-        kind, found = _artist_rows(artist, ax, bars.get(artist))
-        about = {"series": _series(artist, ax, names.get(artist, "")), "colour": _colour(artist)}
-        if len(found) > _MOST_VALUES:
-            yield about | {"drawn as": f"{kind}, {len(found)} values that are not listed"}
+        about = {"series": _series(artist, ax, names.get(artist, ""))}
+        kind, rows = _artist_rows(artist, ax, bars.get(artist))
+        if len(rows) > _MOST_VALUES:
+            yield about | {"drawn as": f"{kind}, {len(rows)} values that are not listed"}
             continue
-        for row in found:
-            sides = {key: _name_or_number(value, ticks.get(key[0])) for key, value in row.items() if value is not None}
-            yield about | {"drawn as": kind} | sides
+        for row in rows:
+            if all(isinstance(value, str) or math.isfinite(value) for value in row.values()):
+                told = {key: _name_or_number(value, ticks.get(key[0])) for key, value in row.items()}
+                yield about | {"drawn as": kind} | told
 
 
 def _artist_rows(artist: Any, ax: Axes, bars: BarContainer | None) -> tuple[str, list[Row]]:
     """What an artist is, and a row for each of its points; none where its place is not in the axes' units."""
     across, up = artist.get_transform().contains_branch_seperately(ax.transData)
-    rows: list[Row] = []
     if isinstance(artist, Rectangle):
         (x0, y0), (x1, y1) = artist.get_bbox().get_points()
-        if bars is None:
-            sides = {"x low": x0, "x high": x1} if across else {}
-            return "area", [sides | ({"y low": y0, "y high": y1} if up else {})] if across or up else []
-        if bars.orientation == "horizontal":
+        if bars and bars.orientation == "horizontal":
             return "bar", [{"y": (y0 + y1) / 2} | _from_to("x", x0, x1)]
-        return "bar", [{"x": (x0 + x1) / 2} | _from_to("y", y0, y1)]
-    if isinstance(artist, AxesImage):
-        pixels = np.ma.filled(np.ma.asarray(artist.get_array(), float), np.nan)
-        left, right, bottom, top = artist.get_extent()
-        down, along = pixels.shape[:2]
-        if artist.origin == "upper":
-            bottom, top = top, bottom
-        places = [(left + (j + 0.5) * (right - left) / along, i) for i in range(down) for j in range(along)]
-        rows = [{"x": x, "y": bottom + (i + 0.5) * (top - bottom) / down} for x, i in places]
-        return f"image, {down} × {along}", _with_values(rows, pixels, artist) if pixels.ndim == 2 else []
+        if bars:
+            return "bar", [{"x": (x0 + x1) / 2} | _from_to("y", y0, y1)]
+        row = {"x low": x0, "x high": x1} if across else {}
+        row |= {"y low": y0, "y high": y1} if up else {}
+        return "area", [row] if row else []
     if isinstance(artist, PathCollection):
-        places = np.ma.filled(np.ma.asarray(artist.get_offsets(), float), np.nan)
-        rows = _with_values([{"x": x, "y": y} for x, y in places], artist.get_array(), artist)
-        return "points", [row for row in rows if np.isfinite([row["x"], row["y"]]).all()]
+        return "points", _with_values(_numbers(artist.get_offsets()), artist)
     if isinstance(artist, QuadMesh):
         corners = np.asarray(artist.get_coordinates())
         centres = (corners[:-1, :-1] + corners[1:, :-1] + corners[:-1, 1:] + corners[1:, 1:]) / 4
-        rows = [{"x": x, "y": y} for x, y in centres.reshape(-1, 2)]
-        return "cell", _with_values(rows, artist.get_array(), artist)
+        return "cell", _with_values(centres.reshape(-1, 2), artist)
     if isinstance(artist, PolyCollection) and across and up:
+        outlines = [np.asarray(path.vertices) for path in artist.get_paths()]
         if artist.get_array() is None:
-            return "area", [row for path in artist.get_paths() for row in _area_rows(np.asarray(path.vertices))]
-        rows = [dict(zip("xy", np.asarray(path.vertices)[:-1].mean(0), strict=True)) for path in artist.get_paths()]
-        return "centre of a polygon", _with_values(rows, artist.get_array(), artist)
-    if isinstance(artist, LineCollection):
-        segments = [one for one in artist.get_segments() if len(one) > 1 and np.isfinite(one).all()]
-        rows = [row for one in segments for row in _segment_rows(one, across=across, up=up)]
+            return "area", [row for outline in outlines for row in _area_rows(outline)]
+        return "centre of a polygon", _with_values([outline[:-1].mean(0) for outline in outlines], artist)
+    if isinstance(artist, LineCollection) and across and up:
+        segments = [_numbers(segment) for segment in artist.get_segments()]
+        rows = [row for segment in segments for row in _segment_rows(segment)]
         return "interval" if len(rows) == len(segments) else "line", rows
     if isinstance(artist, Line2D):
-        points = _finite(artist.get_xydata())
+        points = _numbers(artist.get_xydata())
         if across and up:
             is_line = str(artist.get_linestyle()).lower() not in ("none", "", " ")
             return "line" if is_line else "points", [{"x": x, "y": y} for x, y in points]
@@ -166,13 +148,19 @@ def _artist_rows(artist: Any, ax: Axes, bars: BarContainer | None) -> tuple[str,
     return "shape", []
 
 
-def _segment_rows(segment: np.ndarray, *, across: bool, up: bool) -> list[Row]:
+def _numbers(values: Any) -> np.ndarray:
+    """An array in which what is masked is NaN."""
+    return np.ma.filled(np.ma.asarray(values, float), np.nan)
+
+
+def _segment_rows(segment: np.ndarray) -> list[Row]:
+    """An upright or level segment as an interval, anything else as points."""
     (x0, y0), (x1, y1) = segment[0], segment[-1]
-    if len(segment) == 2 and x0 == x1 and across:
-        return [{"x": x0} | ({"y low": min(y0, y1), "y high": max(y0, y1)} if up else {})]
-    if len(segment) == 2 and y0 == y1 and up:
-        return [{"y": y0} | ({"x low": min(x0, x1), "x high": max(x0, x1)} if across else {})]
-    return [{"x": x, "y": y} for x, y in segment] if across and up else []
+    if len(segment) == 2 and x0 == x1:
+        return [{"x": x0, "y low": min(y0, y1), "y high": max(y0, y1)}]
+    if len(segment) == 2 and y0 == y1:
+        return [{"y": y0, "x low": min(x0, x1), "x high": max(x0, x1)}]
+    return [{"x": x, "y": y} for x, y in segment]
 
 
 def _area_rows(outline: np.ndarray) -> list[Row]:
@@ -192,41 +180,33 @@ def _from_to(side: str, *ends: float) -> Row:
     return {side: high or low} if low == 0 or high == 0 else {f"{side} low": low, f"{side} high": high}
 
 
-def _with_values(rows: list[Row], values: Any, artist: Any) -> list[Row]:
-    """Rows with the values that their colours show; what they measure is written at the bar of the colours."""
-    if values is None:
+def _with_values(places: Iterable[Any], artist: Any) -> list[Row]:
+    """Rows of places with the values that their colours show, and what the bar of the colours says that they are."""
+    rows: list[Row] = [{"x": x, "y": y} for x, y in places]
+    if artist.get_array() is None:
         return rows
     bar = getattr(artist, "colorbar", None)
     shade = _one_line(bar.ax.get_ylabel() or bar.ax.get_xlabel()) if bar else ""
-    filled = np.ma.filled(np.ma.asarray(values, float), np.nan).ravel()
-    return [row | {"shade": shade, "value": value} for row, value in zip(rows, filled, strict=True) if value == value]
+    values = _numbers(artist.get_array()).ravel()
+    return [row | {"shade": shade, "value": value} for row, value in zip(rows, values, strict=True)]
 
 
-def _join_intervals(rows: Iterable[Row]) -> list[Row]:
-    """Rows in which an interval around a point of its colour is in the row of that point."""
-    joined, intervals = [], []
+def _join_intervals(rows: list[Row]) -> list[Row]:
+    """Rows in which an interval is in the row of its point, where its series has just one point at its place."""
+    points: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
-        (intervals if row["drawn as"] == "interval" else joined).append(row)
-    points: dict[tuple[Any, ...], list[Row]] = {}
-    for row in joined:
-        for at in "xy":
-            points.setdefault((at, row.get(at, ""), row["colour"]), []).append(row)
-    for row in intervals:
-        at, along = ("x", "y") if "y low" in row else ("y", "x")
-        ends = {end: row.get(end, "") for end in (f"{along} low", f"{along} high")}
-        near = (one for one in points.get((at, row.get(at, ""), row["colour"]), ()) if f"{along} low" not in one)
-        if (point := next((one for one in near if _is_between(one.get(along), *ends.values())), None)) is not None:
-            point.update(ends)
+        if row["series"] and row["drawn as"] != "interval":
+            for at in {"x", "y"} & row.keys():
+                points.setdefault((row["series"], at, row[at]), []).append(row)
+    joined = []
+    for row in rows:
+        at, ends = ("x", ("y low", "y high")) if "y low" in row else ("y", ("x low", "x high"))
+        near = points.get((row["series"], at, row.get(at, "")), []) if row["drawn as"] == "interval" else []
+        if len(near) == 1:
+            near[0].update({end: row[end] for end in ends})
         else:
             joined.append(row)
     return joined
-
-
-def _is_between(value: Any, low: Any, high: Any) -> bool:
-    try:
-        return float(low) <= float(value) <= float(high)
-    except (TypeError, ValueError):  # a name of an axis, or no interval
-        return False
 
 
 def _series(artist: Any, ax: Axes, container: Any) -> str:
@@ -283,11 +263,6 @@ def _name_or_number(value: Any, names: dict[float, str] | None) -> str:
         return value
     nearest = min(names, key=lambda at: abs(at - value)) if names else np.inf
     return names[nearest] if names and abs(nearest - value) < 0.5 else f"{value:.6g}"
-
-
-def _finite(points: Any) -> np.ndarray:
-    found = np.ma.filled(np.ma.asarray(points, float), np.nan).reshape(-1, 2)
-    return found[np.isfinite(found).all(1)]
 
 
 def _size(artist: Collection) -> int:

@@ -68,16 +68,14 @@ def test_areas_bars_and_cells_are_listed_with_the_names_of_their_places():
     ]
 
 
-def test_a_small_image_is_listed_from_its_pixels_and_a_large_one_is_only_named():
+def test_a_picture_of_pixels_has_no_rows_and_a_series_of_many_values_is_only_named():
     picture, (left, right) = figure(panels=(1, 2))
     left.imshow([[1.0, 2.0], [3.0, 4.0]])
-    right.imshow(np.zeros((100, 100)))
-    *small, large = rows_of(picture)
-    assert [(one["x"], one["y"], one["value"]) for one in small] == [
-        *(("0", "0", "1"), ("1", "0", "2")),
-        *(("0", "1", "3"), ("1", "1", "4")),
-    ]
-    assert large["drawn as"] == "image, 100 × 100, 10000 values that are not listed"
+    right.plot([0, 1], [0.5, np.nan])
+    right.plot(np.zeros(6000), np.zeros(6000), label="many")
+    one, many = rows_of(picture)
+    assert (one["panel"], one["x"], one["y"]) == ("2", "0", "0.5")
+    assert many["drawn as"] == "line, 6000 values that are not listed"
 
 
 def test_an_unnamed_curve_is_called_what_the_legend_or_the_text_of_its_colour_says():
