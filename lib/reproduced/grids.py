@@ -32,8 +32,6 @@ def run_grid(
     *,
     name: str,
     run: Run,
-    folder: Path | str | None = None,
-    description: str | None = None,
     bar: bool = True,
 ) -> list[Any]:
     """`function(point)` for each point, in order; points finished earlier are not computed again.
@@ -47,11 +45,9 @@ def run_grid(
     Args:
         function: takes a point.
         points: numbers, texts, tensors, functions of modules, dataclasses, tuples or dictionaries of these.
-        name: names the grid on disk and in messages.
+        name: names the grid in `grids/` of the build folder, in messages and at the progress bar.
         run: the chapter's run.
-        folder: where finished points are kept; by default `grids/` in the build folder.
-        description: text of the progress bar; `name` by default.
-        bar: whether to show one.
+        bar: whether to show a progress bar.
 
     Raises:
         TypeError: if the function, a point or a result cannot be kept.
@@ -61,12 +57,12 @@ def run_grid(
     machine = (code_keys.device_kind(run.device), code_keys.processor(), code_keys.environment(code_keys.LIB.parent))
     # `_packed_result` is in the key so that a change of this module, or of what it imports, makes every point new.
     shared = code_keys.digest((_packed_result, function, run.profile, run.seed, *machine))
-    home = Path(folder or _grids(), name)
+    home = Path(os.environ.get(repository.BUILD_VARIABLE) or repository.find_root() / "_build", "grids", name)
     files = [home / f"{code_keys.digest((shared, point))[:40]}.pt" for point in points]
     values = _read(set(files), name)
     missing = {file: point for file, point in zip(files, points, strict=True) if file not in values}
     hidden = not bar or bool(os.environ.get(repository.QUIET_VARIABLE))
-    with tqdm(total=len(set(files)), initial=len(values), desc=description or name, disable=hidden) as progress:
+    with tqdm(total=len(set(files)), initial=len(values), desc=name, disable=hidden) as progress:
         for file, content in _compute(function, missing, _executor(run, len(missing))):
             values[file] = store.unpack(content)  # as it will be read
             store.write(file, content)
@@ -75,20 +71,15 @@ def run_grid(
 
 
 def run_calls(
-    function: Callable[..., Any],
-    calls: Mapping[Any, Mapping[str, Any]],
-    *,
-    name: str,
-    run: Run,
-    folder: Path | str | None = None,
+    function: Callable[..., Any], calls: Mapping[Any, Mapping[str, Any]], *, name: str, run: Run
 ) -> dict[Any, Any]:
     """`function(**options)` for the options of each call, under the call's name; otherwise as `run_grid`."""
     points = [((), dict(options), None) for options in calls.values()]
-    found = run_grid(functools.partial(_call, function), points, name=name, run=run, folder=folder)
+    found = run_grid(functools.partial(_call, function), points, name=name, run=run)
     return {call: value for call, (value, _) in zip(calls, found, strict=True)}
 
 
-def keep(function: Callable[..., Any], *, name: str, run: Run, folder: Path | str | None = None) -> Callable[..., Any]:
+def keep(function: Callable[..., Any], *, name: str, run: Run) -> Callable[..., Any]:
     """`function`, whose results are kept: a call is computed once for the same arguments, and read after that.
 
     The state of `generator` is part of the key; after the call it is advanced, also if the result was read.
@@ -97,9 +88,7 @@ def keep(function: Callable[..., Any], *, name: str, run: Run, folder: Path | st
     def call(*arguments: Any, generator: torch.Generator | None = None, **options: Any) -> Any:
         state = generator and (generator.device, generator.get_state())
         point = (arguments, options, state)
-        ((value, ended),) = run_grid(
-            functools.partial(_call, function), [point], name=name, run=run, folder=folder, bar=False
-        )
+        ((value, ended),) = run_grid(functools.partial(_call, function), [point], name=name, run=run, bar=False)
         if generator:
             generator.set_state(ended)
         return value
@@ -128,12 +117,6 @@ def _read(files: Iterable[Path], name: str) -> dict[Path, Any]:
         except store.DamagedFile as error:
             tqdm.write(f"grid {name}: {file.name} is damaged ({error}), computed again")
     return values
-
-
-def _grids() -> Path:
-    """The folder of all grids."""
-    build = os.environ.get(repository.BUILD_VARIABLE)
-    return Path(build or repository.find_root() / "_build") / "grids"
 
 
 # ── computing ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -40,32 +40,37 @@ def computed(notes: str) -> list[int]:
     return [int(line) for line in Path(notes).read_text().split()]
 
 
-def run_grid(function, points, folder, **options):
-    return grids.run_grid(function, points, **{"name": "toy", "run": RUN, "folder": folder / "grids"} | options)
+@pytest.fixture(autouse=True)
+def _own_build_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("LEAKAGE_BUILD", str(tmp_path))
+
+
+def run_grid(function, points, **options):
+    return grids.run_grid(function, points, **{"name": "toy", "run": RUN} | options)
 
 
 def files(folder: Path) -> list[Path]:
     return sorted((folder / "grids" / "toy").iterdir())
 
 
-def test_a_grid_is_the_list_of_the_functions_values(tmp_path):
-    assert run_grid(square, [2, 0, 2, 1], tmp_path) == [4, 0, 4, 1]
-    assert run_grid(square, [], tmp_path) == []
+def test_a_grid_is_the_list_of_the_functions_values():
+    assert run_grid(square, [2, 0, 2, 1]) == [4, 0, 4, 1]
+    assert run_grid(square, []) == []
 
 
-def test_each_point_is_computed_once(tmp_path, notes):
+def test_each_point_is_computed_once(notes):
     measure = functools.partial(noted_square, notes=notes)
-    assert run_grid(measure, [1, 2, 1], tmp_path) == [1, 4, 1]
-    assert run_grid(measure, [2, 3, 1], tmp_path) == [4, 9, 1]
+    assert run_grid(measure, [1, 2, 1]) == [1, 4, 1]
+    assert run_grid(measure, [2, 3, 1]) == [4, 9, 1]
     assert computed(notes) == [1, 2, 3]
 
 
-def test_an_interrupted_grid_goes_on_and_the_point_that_failed_is_named(tmp_path, notes):
+def test_an_interrupted_grid_goes_on_and_the_point_that_failed_is_named(notes):
     measure = functools.partial(noted_square, notes=notes, fails_at=3)
     with pytest.raises(ArithmeticError) as caught:
-        run_grid(measure, [1, 2, 3, 4], tmp_path)
+        run_grid(measure, [1, 2, 3, 4])
     assert caught.value.__notes__ == ["at the grid point 3"]
-    assert run_grid(measure, [4, 1, 2], tmp_path) == [16, 1, 4]
+    assert run_grid(measure, [4, 1, 2]) == [16, 1, 4]
     assert computed(notes) == [1, 2, 4]
 
 
@@ -81,41 +86,43 @@ def test_an_interrupted_grid_goes_on_and_the_point_that_failed_is_named(tmp_path
 )
 def test_another_run_name_machine_or_version_computes_again(tmp_path, notes, change, monkeypatch):
     measure = functools.partial(noted_square, notes=notes)
-    run_grid(measure, [1], tmp_path)
+    run_grid(measure, [1])
     monkeypatch.setenv("LEAKAGE_DATA", str(tmp_path))  # the folder of the data does not count
-    run_grid(measure, [1], tmp_path)
+    run_grid(measure, [1])
     for name in ("processor", "environment"):
         if name in change:
             monkeypatch.setattr(code_keys, name, change.pop(name))
-    run_grid(measure, [1], tmp_path, **change)
+    run_grid(measure, [1], **change)
     assert computed(notes) == [1, 1]
 
 
 def test_a_damaged_file_is_told_and_computed_again(tmp_path, notes, capsys):
     measure = functools.partial(noted_square, notes=notes)
-    run_grid(measure, [1, 2, 3], tmp_path)
+    run_grid(measure, [1, 2, 3])
     first, second, _ = files(tmp_path)
     first.write_bytes(first.read_bytes()[:-3])
     second.write_bytes(b"")
-    assert run_grid(measure, [1, 2, 3], tmp_path) == [1, 4, 9]
+    assert run_grid(measure, [1, 2, 3]) == [1, 4, 9]
     assert len(computed(notes)) == 5
     assert capsys.readouterr().out.count("is damaged (its checksum does not match), computed again") == 2
 
 
 @pytest.mark.slow
 def test_processes_end_with_the_one_that_began_them(tmp_path):
-    script = f"""
+    script = """
 import time
 from reproduced import runtime
 from reproduced import grids
 if __name__ == "__main__":
     run = runtime.begin("ci", 0, "cpu")
-    grids.run_grid(waiting.wait, [0.0, 600.0], name="toy", run=run, folder={str(tmp_path)!r})
+    grids.run_grid(waiting.wait, [0.0, 600.0], name="toy", run=run)
 """
     (tmp_path / "waiting.py").write_text("import time\ndef wait(seconds):\n    time.sleep(seconds)\n")
     (tmp_path / "script.py").write_text(f"import waiting\n{script}")
     runner = subprocess.Popen([sys.executable, tmp_path / "script.py"], env=os.environ | {"LEAKAGE_PROCESSES": "2"})
-    wait_until(lambda: list((tmp_path / "toy").glob("*.pt")))  # the first point is there, the second never will be
+    wait_until(
+        lambda: list((tmp_path / "grids/toy").glob("*.pt"))
+    )  # the first point is there, the second never will be
     family = psutil.Process(runner.pid).children(recursive=True)
     runner.kill()
     runner.wait(HANGS)
@@ -129,12 +136,12 @@ def power(base, *, exponent=1):
 def test_calls_by_name_are_a_grid(tmp_path):
     calls = {"a": dict(base=2), "b": dict(base=2, exponent=3), "c": dict(exponent=0, base=5)}
     for function in (power, functools.partial(power, exponent=1)):
-        found = grids.run_calls(function, calls, name="powers", run=RUN, folder=tmp_path)
+        found = grids.run_calls(function, calls, name="powers", run=RUN)
         assert found == {"a": 2, "b": 8, "c": 1}
-    assert len(list((tmp_path / "powers").iterdir())) == 6
-    assert grids.run_calls(power, {}, name="powers", run=RUN, folder=tmp_path) == {}
+    assert len(list((tmp_path / "grids" / "powers").iterdir())) == 6
+    assert grids.run_calls(power, {}, name="powers", run=RUN) == {}
     with pytest.raises(TypeError, match="power"):
-        grids.run_calls(power, {"a": dict(square=2)}, name="powers", run=RUN, folder=tmp_path)
+        grids.run_calls(power, {"a": dict(square=2)}, name="powers", run=RUN)
 
 
 CALLS = []
@@ -145,9 +152,9 @@ def walk(steps, scale, *, generator=None):
     return {"walk": scale * torch.rand(steps, generator=generator)}
 
 
-def test_a_kept_function_computes_a_call_once_and_leaves_its_generator_where_the_call_left_it(tmp_path, capfd):
+def test_a_kept_function_computes_a_call_once_and_leaves_its_generator_where_the_call_left_it(capfd):
     CALLS.clear()
-    kept = grids.keep(functools.partial(walk, scale=torch.ones(1)), name="walk", run=RUN, folder=tmp_path)
+    kept = grids.keep(functools.partial(walk, scale=torch.ones(1)), name="walk", run=RUN)
     for _ in range(2):
         generator, plain = runtime.stream(0, "walk"), runtime.stream(0, "walk")
         drawn = [kept(steps, generator=generator)["walk"] for steps in (3, 3, 2)]
