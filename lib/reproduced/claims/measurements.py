@@ -48,6 +48,7 @@ class Count:
 
 Single: TypeAlias = Estimate | Exact | Count
 Measurement: TypeAlias = Single | Sequence[Single]
+ROUNDING = 1e-9  # relative: numbers that differ by less are those of the same draws; absolute: its square
 _KINDS = {kind.__name__.lower(): kind for kind in (Estimate, Exact, Count)}
 
 
@@ -73,6 +74,13 @@ def ends(measured: Measurement) -> dict[str, Any]:
             return {"": measured.count, ".of": measured.of} | ends(clopper_pearson(measured.count, measured.of))
     each = [ends(member) for member in measured]
     return {suffix: np.array([one[suffix] for one in each]) for suffix in each[0]}
+
+
+def are_equal(one: Measurement, other: Measurement) -> bool:
+    """Whether two measurements have the same ends, to rounding."""
+    ours, theirs = ends(one), ends(other)
+    same_kind = ours.keys() == theirs.keys() and all(np.shape(ours[end]) == np.shape(theirs[end]) for end in ours)
+    return same_kind and all(np.allclose(ours[end], theirs[end], ROUNDING, ROUNDING**2) for end in ours)
 
 
 def describe(measured: Measurement) -> str:

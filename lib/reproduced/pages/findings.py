@@ -7,7 +7,6 @@ judged. Nothing here executes or writes.
 """
 
 import json
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -62,34 +61,20 @@ class FullScale:
 
 @dataclass(frozen=True)
 class Judgement:
-    """One claim of an executed chapter.
-
-    Attributes:
-        chapter: the chapter.
-        claim: as declared.
-        verdict: one of `READING_ORDER`.
-        reason: why, in words; "" where nothing need be said.
-        values: what was measured, by name; empty if nothing was.
-        rule: as it was executed; "" if none was.
-        rule_digest: that of the claim when it was executed; "" if it was not.
-        seconds: since the previous judgement; None if there was none.
-        has_chip: whether an output of the notebook has it, so that the page of the chapter shows a chip.
-        replication: what the runs at other seeds found; None without one.
-        full_scale: what the full-scale run found; None without one.
-        source_links: addresses of the lines in the public repository that declare and judge it, by the words of a link.
-    """
+    """One claim of an executed chapter, with what the runs at other seeds and at full scale found of it."""
 
     chapter: Chapter
     claim: Claim
-    verdict: str
-    reason: str = ""
-    values: Mapping[str, Measurement] = field(default_factory=dict)
-    rule: str = ""
-    rule_digest: str = ""
-    seconds: float | None = None
-    has_chip: bool = True
+    verdict: str  # one of `READING_ORDER`
+    reason: str = ""  # why, in words
+    values: Mapping[str, Measurement] = field(default_factory=dict)  # what was measured, by name
+    rule: str = ""  # as it was executed
+    rule_digest: str = ""  # that of the claim when it was executed
+    seconds: float | None = None  # since the previous judgement
+    has_chip: bool = True  # whether an output of the notebook has it, so that the page of the chapter shows a chip
     replication: Replication | None = None
     full_scale: FullScale | None = None
+    # Addresses of the lines in the public repository that declare and judge it, by the words of a link.
     source_links: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -127,14 +112,8 @@ class Judgement:
     def repeats_full_scale(self) -> bool:
         """Whether the record has the values of this build: it repeats its draws, and confirms nothing."""
         kept = self.full_scale.values if self.full_scale else {}
-        return (
-            bool(kept)
-            and kept.keys() == self.values.keys()
-            and all(
-                _are_the_same(measurements.to_json(kept[name]), measurements.to_json(self.values[name]))
-                for name in kept
-            )
-        )
+        same_names = bool(kept) and kept.keys() == self.values.keys()
+        return same_names and all(measurements.are_equal(kept[name], self.values[name]) for name in kept)
 
     @property
     def differs_at_full_scale(self) -> bool:
@@ -193,17 +172,6 @@ class ChapterFindings:
     def as_json(self) -> dict[str, Any]:
         """The findings as `claims.json` and the records have it."""
         return {"chapter": self.chapter.name, **self.run, "claims": [one.as_json for one in self.judgements]}
-
-
-def _are_the_same(one: Any, other: Any) -> bool:
-    """Whether two measurements, as JSON, have the same numbers to rounding."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_are_the_same(one[key], other[key]) for key in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_are_the_same, one, other))
-    if isinstance(one, int | float) and isinstance(other, int | float):
-        return math.isclose(one, other, rel_tol=replications.ROUNDING, abs_tol=replications.ROUNDING**2)
-    return one == other
 
 
 def slug(text: str) -> str:

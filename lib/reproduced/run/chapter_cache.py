@@ -37,14 +37,6 @@ class Plan:
     """A notebook to execute with `parameters`, into `target` in the build folder of `book`.
 
     A page that claims nothing has only the first five fields and a key.
-
-    Attributes:
-        files: those of the book that it may read, by their names there, for a machine that has no such folder.
-        key: digest of everything in `depends_on`.
-        depends_on: files, data, parameters and environment, each by a short digest or value; data by their checksum,
-            or `ABSENT`.
-        state: `fresh` if the executed notebook on disk has this key, `stale` if another, `failed` or `new`.
-        changed: what differs from the execution on disk; empty unless stale.
     """
 
     book: Book
@@ -52,11 +44,13 @@ class Plan:
     notebook: NotebookNode
     parameters: Mapping[str, Any]
     target: Path
+    # What it may read of the book, by names there, for a machine that has no such folder.
     files: Mapping[str, Path] = field(default_factory=dict)
-    key: str = ""
+    key: str = ""  # digest of everything in `depends_on`
+    # Files, data, parameters and environment, each by a short digest or value; data by their checksum, or `ABSENT`.
     depends_on: Mapping[str, Any] = field(default_factory=dict)
-    state: str = "new"
-    changed: tuple[str, ...] = ()
+    state: str = "new"  # `fresh` if the executed notebook on disk has this key, `stale` if another, `failed` or `new`
+    changed: tuple[str, ...] = ()  # what differs from the execution on disk, if that is stale
 
     @property
     def working_notebook(self) -> Path:

@@ -26,38 +26,28 @@ import numpy as np
 from nbformat import NotebookNode
 
 from reproduced.claims.declarations import DECIDING_RULE, DIGEST_DIGITS, Claim
+from reproduced.claims.measurements import ROUNDING
 from reproduced.claims.texts import verdict_words
 from reproduced.run.book import Book, UserError
 
-ROUNDING = 1e-9  # relative: margins and values that differ by less are those of the same draws; absolute: its square
 _ROUNDING_ALONE = 1000.0  # standard deviations: so far from its threshold is only what is exact but for rounding
 _PARAMETERS = {"parameters", "injected-parameters"}  # tags of the cells that set profile, seed and device
 
 
 @dataclass(frozen=True)
 class Replication:
-    """How often a claim was judged at drawn seeds, and with which verdicts.
+    """How often a claim was judged at drawn seeds, and with which verdicts."""
 
-    Attributes:
-        expected: the verdict that is declared.
-        verdicts: how many runs gave which verdict under today's declaration.
-        earlier: the same of the runs under earlier declarations.
-        distances: how far the rule that gives the expected verdict was from its threshold in each run under today's
-            declaration, in standard deviations over these runs; empty for fewer than two, and for an exact claim.
-        older_code: how many runs under today's declaration executed other code of the chapter than today's.
-        earlier_flips: how many runs under earlier declarations gave another verdict than was expected then.
-        is_steady: whether the margins are the same in all runs, to rounding, so that the verdicts could not differ.
-        kind: that of the claim.
-    """
-
-    expected: str
-    verdicts: Counter[str]
-    earlier: Counter[str]
+    expected: str  # the verdict that is declared
+    verdicts: Counter[str]  # how many runs gave which verdict under today's declaration
+    earlier: Counter[str]  # the same of the runs under earlier declarations
+    # How far the rule that gives the expected verdict was from its threshold in each run under today's declaration, in
+    # standard deviations over these runs; empty for fewer than two, and for an exact claim.
     distances: tuple[float, ...] = ()
-    older_code: int = 0
-    earlier_flips: int = 0
-    is_steady: bool = False
-    kind: str = ""
+    older_code: int = 0  # runs under today's declaration that executed other code of the chapter than today's
+    earlier_flips: int = 0  # runs under earlier declarations that gave another verdict than was expected then
+    is_steady: bool = False  # whether the margins are equal in all runs, so that the verdicts could not differ
+    kind: str = ""  # that of the claim
 
     @property
     def as_expected(self) -> int:
