@@ -5,8 +5,8 @@ perceptrons of the page "Side by side". CPU time of one thread, the least of sev
 nothing yet; so an attack that reads the losses costs 1 at least, and one that reads outputs only may cost less.
 """
 
-import argparse
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,47 +16,40 @@ from leakage.membership.trained_models import TrainedModels
 from reproduced import runtime
 from reproduced.claims.texts import table
 from reproduced.papers.side_by_side import targets
-from timing import one_thread
+from timing import one_thread, wants_record
 
 RECORD = Path(__file__).with_suffix(".md")
 HEADS = ("attack", "sees", "CPU time, in answers of all models at all points")
 ROUNDS = 7
 
 
-def costs(models: TrainedModels, rounds: int = ROUNDS) -> list[tuple[str, str, str]]:
+def costs(models: TrainedModels) -> list[tuple[str, str, str]]:
     """A row for each attack, from the cheapest to the dearest."""
-    asking = min(_seconds(models, lambda fresh, _: fresh.losses) for _ in range(rounds))
-    found = {
-        name: min(_seconds(models, entry.score) for _ in range(rounds)) / asking for name, entry in ATTACKS.items()
-    }
+    asking = _least_seconds(models, lambda fresh, _: fresh.losses)
+    found = {name: _least_seconds(models, entry.score) / asking for name, entry in ATTACKS.items()}
     return [
         (name, ATTACKS[name].sees, f"{cost:,.2g}" if cost < 10 else f"{cost:,.0f}")
         for name, cost in sorted(found.items(), key=lambda one: one[1])
     ]
 
 
-def _seconds(models: TrainedModels, score) -> float:
-    fresh, draws = replace(models), runtime.stream(0, "attack costs")
-    began = time.process_time()
-    score(fresh, draws)
-    return time.process_time() - began
-
-
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Time every attack of the table.")
-    parser.add_argument("--record", action="store_true", help="write the table to attack_costs.md")
-    options = parser.parse_args(arguments)
-    models = targets.train_models(
-        "MLP", tabular.load("digits"), points=500, models=12, name="digits", run=runtime.begin(device="cpu")
-    )
-    models = replace(models, features=models.rows)
-    with one_thread():
-        text = table(HEADS, costs(models))
-    print(text)
-    if options.record:
-        about = "Twelve perceptrons on 500 digits, 64 hidden neurons; `python benchmarks/attack_costs.py --record`."
-        RECORD.write_text(f"# What each attack costs\n\n{about}\n\n{text}", "utf-8")
+def _least_seconds(models: TrainedModels, score: Callable) -> float:
+    seconds = []
+    for _ in range(ROUNDS):
+        fresh, draws = replace(models), runtime.stream(0, "attack costs")
+        began = time.process_time()
+        score(fresh, draws)
+        seconds.append(time.process_time() - began)
+    return min(seconds)
 
 
 if __name__ == "__main__":
-    main()
+    recorded = wants_record(None, "Time every attack of the table.", RECORD.name)
+    digits, run = tabular.load("digits"), runtime.begin(device="cpu")
+    models = targets.train_models("MLP", digits, points=500, models=12, name="digits", run=run)
+    with one_thread():
+        text = table(HEADS, costs(replace(models, features=models.rows)))
+    print(text)
+    if recorded:
+        about = "Twelve perceptrons on 500 digits, 64 hidden neurons; `python benchmarks/attack_costs.py --record`."
+        RECORD.write_text(f"# What each attack costs\n\n{about}\n\n{text}", "utf-8")

@@ -14,7 +14,6 @@ import torch
 from sklearn.base import ClassifierMixin, clone
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
-from torch import Tensor
 
 import ordinary_attacks as ordinary
 from leakage import audit
@@ -74,11 +73,9 @@ def likelihood_ratios(sizes: Sizes, known: TrainedModels, id: str, variance: Lit
     shadows, member = shadows_of(known), known.member.numpy()
     spread = ordinary.of_all if variance == "fixed" else ordinary.of_each
 
-    def ours() -> Tensor:
-        return lira(known.losses, known.member, known.partner, variance=variance)
-
-    def theirs() -> np.ndarray:
-        return ordinary.lira(logit_of_loss(known.losses).numpy(), member, shadows, spread)
+    logits = logit_of_loss(known.losses).numpy()
+    ours = partial(lira, known.losses, known.member, known.partner, variance=variance)
+    theirs = partial(ordinary.lira, logits, member, shadows, spread)
 
     def check() -> str:
         if variance == "own":
@@ -135,12 +132,11 @@ def curves(sizes: Sizes, known: TrainedModels) -> Case:
     scores = lira(known.losses, known.member, known.partner)
     member, names = known.member.numpy(), ("auc", *(f"tpr_at_{fpr}" for fpr in sizes.fprs))
 
+    theirs = partial(ordinary.roc, scores.numpy(), member, sizes.fprs)
+
     def ours() -> np.ndarray:
         found = rates(scores, member=known.member, fprs=sizes.fprs)
         return np.stack([found[name].numpy() for name in names], axis=-1)
-
-    def theirs() -> np.ndarray:
-        return ordinary.roc(scores.numpy(), member, sizes.fprs)
 
     return Case(
         id="roc",
@@ -155,15 +151,17 @@ def curves(sizes: Sizes, known: TrainedModels) -> Case:
 
 def end_to_end(sizes: Sizes, x: np.ndarray, y: np.ndarray) -> Case:
     """All of an audit over the fits that it cannot do without."""
-    estimator = model_of(sizes)
-    member = audit.of_sklearn(estimator, x, y, models=sizes.models).member
+    slow = RandomForestClassifier(sizes.trees, random_state=0)  # the digits teach a regression in milliseconds
+    estimator = slow if sizes.data == "digits" else LogisticRegression(max_iter=sizes.iterations)
+    ours = partial(audit.of_sklearn, estimator, x, y, models=sizes.models)
+    member = ours().member
 
     def theirs() -> list[ClassifierMixin]:
         fresh: list[Any] = [clone(estimator) for _ in member]
         return [one.fit(x[rows], y[rows]) for one, rows in zip(fresh, member, strict=True)]
 
     def check() -> str:
-        found = audit.of_sklearn(estimator, x, y, models=sizes.models)
+        found = ours()
         if not np.array_equal(found.member, member):  # noqa: TID251  booleans
             raise Disagreement("the halves of two audits differ.")
         return f"the same halves; {len(found.results)} attacks with intervals"
@@ -172,18 +170,11 @@ def end_to_end(sizes: Sizes, x: np.ndarray, y: np.ndarray) -> Case:
         id="end",
         what=f"an audit of {sizes.models} × {type(estimator).__name__}, {len(x):,} rows",
         unit="audit",
-        ours=Side("`audit.of_sklearn`", lambda: audit.of_sklearn(estimator, x, y, models=sizes.models)),
+        ours=Side("`audit.of_sklearn`", ours),
         theirs=Side("the fits alone", theirs),
         check=check,
         rounds=sizes.rounds,
     )
-
-
-def model_of(sizes: Sizes) -> ClassifierMixin:
-    """A classifier whose training takes some time."""
-    if sizes.data == "digits":
-        return RandomForestClassifier(sizes.trees, random_state=0)
-    return LogisticRegression(max_iter=sizes.iterations)
 
 
 def _shape(known: TrainedModels) -> str:

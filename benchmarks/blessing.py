@@ -6,6 +6,7 @@ tolerance), or ours is (`left_out`), the check says how far they are apart.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -76,13 +77,7 @@ def cases(sizes: Sizes) -> Iterator[Case]:
 def advantage(sizes: Sizes, nodes: int) -> Case:
     law = panel_laws(*sizes.panel)
     count = len(law.alpha)
-
-    def ours() -> Tensor:
-        return average_advantage(law, nodes=TEACHER_NODES)
-
-    def theirs() -> Tensor:
-        return by_grid(law, nodes)
-
+    ours, theirs = partial(average_advantage, law, nodes=TEACHER_NODES), partial(by_grid, law, nodes)
     return Case(
         id=f"advantage.{nodes}",
         what=f"{count:,} averaged advantages, {nodes:,} outputs",
@@ -119,21 +114,17 @@ def trial(sizes: Sizes) -> Case:
     *size, ours, theirs = sizes.trial
     ensemble = Bilevel(*size, sigma_beta=50.0)
     points = draw_points(ensemble, sizes.points, generator=stream(0, "benchmark/points"))
-
-    def check() -> str:
-        return f"{same_outputs(sizes)}; {same_refits(ensemble, points)}"
-
     return Case(
         id="trial",
         what=f"{sizes.points} points, n = {ensemble.n}, p = {ensemble.p:,}",
         unit="trial",
-        ours=Side("Gram factors, dual Newton, proximal operator", lambda: sample(ensemble, points, ours), ours),
+        ours=Side("Gram factors, dual Newton, proximal operator", partial(sample, ensemble, points, ours), ours),
         theirs=Side(
             f"rows of {ensemble.p:,} features, {sizes.points + 1} fits by scikit-learn's lbfgs",
-            lambda: by_refits(ensemble, points, theirs),
+            partial(by_refits, ensemble, points, theirs),
             theirs,
         ),
-        check=check,
+        check=lambda: f"{same_outputs(sizes)}; {same_refits(ensemble, points)}",
         rounds=sizes.rounds,
     )
 
@@ -146,8 +137,7 @@ def sample(ensemble: Bilevel, points: Points, trials: int) -> logistic_models.Po
 def by_refits(ensemble: Bilevel, points: Points, trials: int) -> Tensor:
     """Outputs at the points of models trained with them, one row a trial, as one writes it."""
     draws, asked, ridge = stream(0, "benchmark/refits"), explicit(ensemble, points), ensemble.ridge(PENALTY)
-    each = (refits(*drawn(ensemble, draws), asked, points.labels, ridge=ridge)[1] for _ in range(trials))
-    return torch.stack(list(each))
+    return torch.stack([refits(*drawn(ensemble, draws), asked, points.labels, ridge=ridge)[1] for _ in range(trials)])
 
 
 def same_outputs(sizes: Sizes) -> str:
@@ -218,9 +208,8 @@ def training(sizes: Sizes) -> Case:
     start = mlp.initial((models,), (inputs, width, classes), generator=draws)
 
     def ours(start: Mlp) -> Mlp:
-        return ensembles.train(
-            MlpEnsemble.from_mlp(start), examples, rows, recipe, generator=stream(0, "benchmark/shuffles")
-        )
+        shuffles = stream(0, "benchmark/shuffles")
+        return ensembles.train(MlpEnsemble.from_mlp(start), examples, rows, recipe, generator=shuffles)
 
     def theirs(start: Mlp) -> Mlp:
         return by_modules(start, features, labels, rows, recipe, generator=stream(0, "benchmark/shuffles"))
@@ -247,9 +236,6 @@ def private(sizes: Sizes) -> Case:
         sums = dp_sgd.clipped_gradient_sum(networks, points, labels, clip=1.0)
         return Mlp(tuple(sums[::2]), tuple(sums[1::2]))
 
-    def theirs(networks: Mlp, points: Tensor) -> Mlp:
-        return clipped_by_examples(networks, points, labels)
-
     single, near = networks.to(torch.float32), points.float()
     wide, single_wide = dp_sgd.repeat_for_settings(networks, 1), dp_sgd.repeat_for_settings(single, 1)
     return Case(
@@ -257,12 +243,10 @@ def private(sizes: Sizes) -> Case:
         what=f"DP-SGD, {models} networks {inputs}-{width}-{classes}, batch {batch}",
         unit="clipped sum",
         ours=Side(
-            "norms without gradients for each example",
-            lambda: ours(single_wide, near),
-            calls=sizes.private_steps,
+            "norms without gradients for each example", lambda: ours(single_wide, near), calls=sizes.private_steps
         ),
-        theirs=Side("a gradient for each example, vmap(vmap(grad))", lambda: theirs(single, near)),
-        check=lambda: equal(flat(ours(wide, points)[:, 0]), flat(theirs(networks, points))),
+        theirs=Side("a gradient for each example, vmap(vmap(grad))", lambda: clipped_by_examples(single, near, labels)),
+        check=lambda: equal(flat(ours(wide, points)[:, 0]), flat(clipped_by_examples(networks, points, labels))),
         rounds=sizes.rounds,
     )
 

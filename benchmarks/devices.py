@@ -5,7 +5,6 @@ Each work is timed on every device that is here: seconds by the clock, the lesse
 from which chapters use a GPU (`reproduced.runtime.GPU_FROM`).
 """
 
-import argparse
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,10 +23,9 @@ from leakage.trainers.ensembles import Examples, MlpEnsemble, ModuleEnsemble, Re
 from reproduced.papers.blessing import logistic_regression
 from reproduced.papers.kkt_margin import margin_flow, two_layer
 from reproduced.papers.kkt_margin.margin_flow import Descent
-from reproduced.run.book import write_json
 from reproduced.run.chapter_cache import machine_provenance
 from reproduced.runtime import move, stream
-from timing import ROOT, provenance
+from timing import ROOT, round_digits, wants_record, write_record
 
 PATH = "book/records/devices.json"
 
@@ -171,28 +169,24 @@ def seconds(work: Work, device: str) -> float:
         if device == "cuda":
             torch.cuda.synchronize()
         times.append(time.perf_counter() - start)
-    return float(f"{min(times[1:]):.3g}")
+    return round_digits(min(times[1:]))
 
 
 def main(arguments: Sequence[str] | None = None, *, scale: int = 1, root: Path = ROOT) -> int:
     """Print the table, and with `--record` write it; the exit status is 1 if that needs a GPU and there is none."""
-    parser = argparse.ArgumentParser(description="Time trainers and attacks on this machine's devices.")
-    parser.add_argument("--record", action="store_true", help=f"write {PATH}, which the book shows")
-    record, rows = parser.parse_args(arguments).record, []
+    recorded, rows = wants_record(arguments, "Time trainers and attacks on this machine's devices.", PATH), []
     devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
     for work in works(scale):
         times = {device: seconds(work, device) for device in devices}
-        rows.append({"what": work.what, "kind": work.kind, "size": float(f"{work.size:.3g}")} | times)
+        rows.append({"what": work.what, "kind": work.kind, "size": round_digits(work.size)} | times)
         print(f"{work.what}: {times}", flush=True)
-    if not record:
+    if not recorded:
         return 0
     if "cuda" not in devices:
         print("Nothing is recorded: a record compares a GPU with the CPU beside it, and there is no GPU.")
         return 1
-    origin = provenance("Devices", "seconds by the clock, the lesser of two calls", root=root)
-    origin |= {"gpu": machine_provenance("cuda")["device_name"], "threads": os.cpu_count()}
-    write_json(root / PATH, origin | {"rows": rows})
-    print(f"Recorded in {PATH}.")
+    content = {"gpu": machine_provenance("cuda")["device_name"], "threads": os.cpu_count(), "rows": rows}
+    write_record(PATH, "Devices", "seconds by the clock, the lesser of two calls", content, root=root)
     return 0
 
 

@@ -5,7 +5,6 @@ sides agree, and varies one size on a geometric grid. Seconds are CPU seconds of
 An exponent is the slope in the logarithms over the largest sizes, at which the leading term dominates.
 """
 
-import argparse
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -20,8 +19,7 @@ import kkt_margin
 import min_norm
 import polytopes
 from reproduced.papers.min_norm.least_squares import Design
-from reproduced.run.book import write_json
-from timing import ROOT, Case, Side, cpu_seconds, one_thread, provenance
+from timing import ROOT, Case, Side, cpu_seconds, one_thread, wants_record, write_record
 
 PATH = "book/records/growth.json"
 FITTED = 4  # sizes
@@ -51,18 +49,6 @@ class Axis(NamedTuple):
     curves: tuple[Curve, ...]
 
 
-def margin_flow_step(d: int) -> Case:
-    return kkt_margin.step(kkt_margin.Sizes(wide=(d, 200, 1000, 20)))
-
-
-def left_out(n: int) -> Case:
-    return blessing.left_out(blessing.Sizes(left_out=(n, max(1, n // 5), n, 4)))
-
-
-def third_moment(d: int) -> Case:
-    return gradient_inversion.tensor(gradient_inversion.Sizes(tensor=(2, d, 1000), repeats=1))
-
-
 def prediction(n: int) -> Case:
     sizes = min_norm.Sizes(linear=Design(n=n, D=2 * n, sigma=1.0), calls=1)
     return min_norm.least_squares_prediction(sizes, 2 * n)
@@ -83,7 +69,7 @@ AXES = (
         "kkt_margin.step.d",
         "one step of margin flow, n = 20, 200 neurons",
         "dimension d",
-        margin_flow_step,
+        lambda d: kkt_margin.step(kkt_margin.Sizes(wide=(d, 200, 1000, 20))),
         50,
         (
             Curve("ours", "coefficients of the points", 250, 0, "n²·neurons in the span, whatever d is"),
@@ -94,7 +80,7 @@ AXES = (
         "blessing.left_out.n",
         "every point left out once",
         "points n",
-        left_out,
+        lambda n: blessing.left_out(blessing.Sizes(left_out=(n, max(1, n // 5), n, 4))),
         100,
         (
             Curve("ours", "one fit", 150, 3, "n³ for each Newton step, and once for all points that are left out"),
@@ -105,7 +91,7 @@ AXES = (
         "gradient_inversion.tensor.d",
         "third moment in the span, m = 1000 neurons",
         "dimension d",
-        third_moment,
+        lambda d: gradient_inversion.tensor(gradient_inversion.Sizes(tensor=(2, d, 1000), repeats=1)),
         16,
         (
             Curve("ours", "projected neuron by neuron", 512, 1, "m·d·B for the weights in the span"),
@@ -175,9 +161,7 @@ def measured(axis: Axis, curve: Curve) -> dict[str, Any]:
 
 def run(arguments: Sequence[str] | None = None, *, root: Path = ROOT) -> None:
     """Measure every axis, print its exponents, and with `--record` write them to `PATH` under `root`."""
-    parser = argparse.ArgumentParser(description="Measure how the book's algorithms grow with their sizes.")
-    parser.add_argument("--record", action="store_true", help=f"write {PATH}, which the book shows")
-    options, rows = parser.parse_args(arguments), []
+    recorded, rows = wants_record(arguments, "Measure how the book's algorithms grow with their sizes.", PATH), []
     with one_thread():
         for axis in AXES:
             case = axis.case(axis.checked)
@@ -187,10 +171,8 @@ def run(arguments: Sequence[str] | None = None, *, root: Path = ROOT) -> None:
             rows.append({**names, "curves": curves})
             for one in curves:
                 print(f"  {one['side']:7}{one['method']}: {one['exponent']} ({one['theory']})", flush=True)
-    if options.record:
-        clock = "CPU seconds per unit, the least of several turns"
-        write_json(root / PATH, {**provenance("Growth", clock, root=root), "axes": rows})
-        print(f"Recorded in {PATH}.")
+    if recorded:
+        write_record(PATH, "Growth", "CPU seconds per unit, the least of several turns", {"axes": rows}, root=root)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ the weights, where nothing else is said.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from leakage.precision import DTYPE
 from reproduced.papers.kkt_margin import margin_flow, max_margin, mixtures, two_layer
 from reproduced.papers.kkt_margin.line_problems import draw_problem
 from reproduced.papers.kkt_margin.margin_flow import Descent
-from reproduced.papers.kkt_margin.trained_networks import Targets, fresh_outputs, train_on_gaussians
+from reproduced.papers.kkt_margin.trained_networks import fresh_outputs, train_on_gaussians
 from reproduced.papers.kkt_margin.two_layer import TwoLayer
 from reproduced.runtime import begin, stream
 from timing import Benchmark, Case, Disagreement, Side, equal, same_law
@@ -82,11 +83,13 @@ def step(sizes: Sizes) -> Case:
         unit="step",
         ours=Side(
             "coefficients of the points",
-            lambda: margin_flow.train(start, points, labels, Descent(ours, sizes.rate)),
+            partial(margin_flow.train, start, points, labels, Descent(ours, sizes.rate)),
             ours,
         ),
         theirs=Side(
-            "autograd on the weights", lambda: by_autograd(start, points, labels, steps=theirs, rate=sizes.rate), theirs
+            "autograd on the weights",
+            partial(by_autograd, start, points, labels, steps=theirs, rate=sizes.rate),
+            theirs,
         ),
         check=check,
         rounds=sizes.rounds,
@@ -98,17 +101,8 @@ def far(sizes: Sizes) -> Case:
     near, few = sizes.near
     problem = explicit("far", sizes.rows, near, width, dtype=torch.float32)
 
-    def ours() -> Targets:
-        return train_on_gaussians(
-            dimension,
-            rows=sizes.rows,
-            width=width,
-            fresh=sizes.fresh,
-            runs=networks,
-            descent=Descent(steps),
-            run=begin(device="cpu"),
-        )
-
+    size = dict(rows=sizes.rows, width=width, fresh=sizes.fresh, runs=networks)
+    ours = partial(train_on_gaussians, dimension, descent=Descent(steps), run=begin(device="cpu"), **size)
     return Case(
         id="far",
         what=f"{networks} networks in d = {dimension:,}",
@@ -116,7 +110,7 @@ def far(sizes: Sizes) -> Case:
         ours=Side(f"{steps:,} loss-normalised steps in the span, {sizes.fresh:,} fresh points", ours),
         theirs=Side(
             f"projected from d = {near:,}: {steps:,} plain steps by autograd, no fresh points",
-            lambda: by_autograd(*problem, steps=few, rate=sizes.rate),
+            partial(by_autograd, *problem, steps=few, rate=sizes.rate),
             few * near / (steps * dimension * networks),
         ),
         check=lambda: same_answers(sizes),
@@ -144,11 +138,10 @@ def optima(sizes: Sizes) -> Case:
     points, labels = (torch.stack(side) for side in zip(*problems, strict=True))
     start = two_layer.initial((sizes.problems,), width, 1, generator=draws)
 
+    theirs = partial(margin_flow.train, start, points.unsqueeze(-1), labels, Descent(steps))
+
     def ours() -> list[max_margin.Optimum]:
         return [max_margin.optimum_on_line(*problem) for problem in problems]
-
-    def theirs() -> margin_flow.Training:
-        return margin_flow.train(start, points.unsqueeze(-1), labels, Descent(steps))
 
     def check() -> str:
         trained, least = theirs(), torch.stack([found.value for found in ours()])

@@ -5,6 +5,7 @@ The straightforward side is in `trained_models`.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -23,7 +24,6 @@ from reproduced.runtime import stream
 from timing import Benchmark, Case, Side, equal, judged, same_law
 from trained_models import (
     Array,
-    Solver,
     latent_prediction,
     least_squares,
     linear_prediction,
@@ -82,12 +82,8 @@ def least_squares_prediction(sizes: Sizes, p: int) -> Case:
     draws, rng, point = _randomness(id, design.D)
     query = Query.from_point(torch.from_numpy(point), design, p)
 
-    def ours() -> Tensor:
-        return least_squares_theory.sample_outsider(design, p, query, trials=sizes.batch, generator=draws)
-
-    def theirs() -> float:
-        return linear_prediction(point, p, least_squares, n=design.n, sigma=design.sigma, rng=rng)
-
+    ours = partial(least_squares_theory.sample_outsider, design, p, query, trials=sizes.batch, generator=draws)
+    theirs = partial(linear_prediction, point, p, least_squares, n=design.n, sigma=design.sigma, rng=rng)
     return Case(
         id=id,
         what=f"least squares: one prediction, p = {p}",
@@ -103,14 +99,9 @@ def ridge_prediction(sizes: Sizes, p: int) -> Case:
     id, design = f"ridge.{p}", sizes.linear
     draws, rng, point = _randomness(id, design.D)
     query = Query.from_point(torch.from_numpy(point), design, p)
-    costly = p > 10 * design.n
-
-    def ours() -> Tensor:
-        penalty = sizes.mu / design.n
-        return ridge_theory.sample_outsider(design, p, penalty, query, trials=sizes.batch, generator=draws)
-
-    def theirs(solve: Solver) -> float:
-        return linear_prediction(point, p, solve, n=design.n, sigma=design.sigma, rng=rng)
+    costly, penalty = p > 10 * design.n, sizes.mu / design.n
+    ours = partial(ridge_theory.sample_outsider, design, p, penalty, query, trials=sizes.batch, generator=draws)
+    theirs = partial(linear_prediction, point, p, n=design.n, sigma=design.sigma, rng=rng)
 
     def check() -> str:
         solve = ridge(sizes.mu)
@@ -118,7 +109,7 @@ def ridge_prediction(sizes: Sizes, p: int) -> Case:
             solve = ridge_by_rows(sizes.mu)
             features, labels = rng.standard_normal((design.n, p)), rng.standard_normal(design.n)
             equal(solve(features, labels), ridge(sizes.mu)(features, labels))
-        return same_law(_collected(lambda: theirs(solve), sizes.checked), ours())
+        return same_law(_collected(partial(theirs, solve), sizes.checked), ours())
 
     return Case(
         id=id,
@@ -136,8 +127,8 @@ def figure_2b(sizes: Sizes) -> Case:
     draws, rng, point = _randomness(id, design.D)
     points = Query.draw(design, widths, count=sizes.points, generator=draws)
 
-    def predict(p: int, member: bool) -> float:
-        return linear_prediction(point, p, least_squares, n=design.n, sigma=design.sigma, member=member, rng=rng)
+    predict = partial(linear_prediction, point, solve=least_squares, n=design.n, sigma=design.sigma, rng=rng)
+    ours = partial(least_squares_theory.total_variations, design, widths, points, nodes=sizes.nodes)
 
     def check() -> str:
         p = widths[len(widths) // 4]
@@ -148,7 +139,7 @@ def figure_2b(sizes: Sizes) -> Case:
         }
         p_values = []
         for member, law in laws.items():
-            answers = _collected(lambda member=member: predict(p, member), sizes.checked).abs().numpy()
+            answers = _collected(partial(predict, p, member=member), sizes.checked).abs().numpy()
             p_values.append(stats.kstest(answers, lambda y, law=law: law.cdf(torch.as_tensor(y)).numpy()).pvalue)
         return judged(min(p_values), f"against {sizes.checked} trained outsiders and members at p = {p}")
 
@@ -156,10 +147,10 @@ def figure_2b(sizes: Sizes) -> Case:
         id=id,
         what="Figure 2(b), complete",
         unit="figure",
-        ours=Side("quadrature of the exact laws", lambda: _quadrature(sizes, points)),
+        ours=Side("quadrature of the exact laws", ours),
         theirs=Side(
             "projected: one outsider and one member trained at each p",
-            lambda: [predict(p, member) for p in widths for member in (False, True)],
+            lambda: [predict(p, member=member) for p in widths for member in (False, True)],
             1 / (sizes.points * sizes.trials),
         ),
         check=check,
@@ -167,18 +158,11 @@ def figure_2b(sizes: Sizes) -> Case:
     )
 
 
-def _quadrature(sizes: Sizes, points: Query) -> Tensor:
-    return least_squares_theory.total_variations(sizes.linear, sizes.widths, points, nodes=sizes.nodes)
-
-
 def sweep(sizes: Sizes) -> Case:
     id, design, widths = "sweep", sizes.linear, sizes.widths
     _, rng, point = _randomness(id, design.D)
     rows, labels = rng.standard_normal((design.n, design.D)), rng.standard_normal(design.n)
-    given = [torch.from_numpy(array) for array in (rows, labels, point[None])]
-
-    def ours() -> Tensor:
-        return nested_min_norm(*given, widths=widths)
+    ours = partial(nested_min_norm, *map(torch.from_numpy, (rows, labels, point[None])), widths=widths)
 
     def theirs() -> list[float]:
         return [float(point[:p] @ least_squares(rows[:, :p], labels)) for p in widths]
@@ -197,21 +181,15 @@ def sweep(sizes: Sizes) -> Case:
 def latent_variance(sizes: Sizes, p: int) -> Case:
     id, model = f"latent.{p}", sizes.latent
     draws, rng, latent = _randomness(id, model.d)
-    directions = sphere(p, model.d, generator=draws)
-
-    def ours() -> Tensor:
-        return latent_space.outsider_variances(
-            model, torch.from_numpy(latent), directions, trials=sizes.batch // 100, generator=draws
-        )
-
-    def theirs() -> float:
-        return latent_prediction(latent, directions.numpy(), n=model.n, sigma=model.sigma, rng=rng)
-
+    directions, trials = sphere(p, model.d, generator=draws), sizes.batch // 100
+    known = model, torch.from_numpy(latent), directions
+    ours = partial(latent_space.outsider_variances, *known, trials=trials, generator=draws)
+    theirs = partial(latent_prediction, latent, directions.numpy(), n=model.n, sigma=model.sigma, rng=rng)
     return Case(
         id=id,
         what=f"latent space: one design, p = {p}",
         unit="design",
-        ours=Side("its exact variance, free of n and p", ours, sizes.batch // 100),
+        ours=Side("its exact variance, free of n and p", ours, trials),
         theirs=Side("draw n × p, lstsq: one prediction", theirs, calls=sizes.calls),
         check=lambda: same_law(_collected(theirs, sizes.checked), _predictions(ours, draws)),
         rounds=sizes.rounds,
@@ -227,12 +205,11 @@ def relu_variances(sizes: Sizes) -> Case:
     def ours(widths: tuple[int, ...] = widths) -> Tensor:
         return relu_features.outsider_variances(design, norm, widths=widths, trials=trials, generator=draws)
 
-    def theirs(p: int) -> float:
-        return relu_prediction(point, p, n=design.n, sigma=design.sigma, rng=rng)
+    theirs = partial(relu_prediction, point, n=design.n, sigma=design.sigma, rng=rng)
 
     def check() -> str:
         p = widths[len(widths) // 4]
-        return same_law(_collected(lambda: theirs(p), sizes.checked), _predictions(lambda: ours((p,))[0], draws))
+        return same_law(_collected(partial(theirs, p), sizes.checked), _predictions(lambda: ours((p,))[0], draws))
 
     return Case(
         id=id,
@@ -245,10 +222,10 @@ def relu_variances(sizes: Sizes) -> Case:
     )
 
 
-def _predictions(variances: Callable[[], Tensor], draws: torch.Generator, least: int = 2000) -> Tensor:
-    """Predictions with at least `least` of the variances that our samplers give."""
+def _predictions(variances: Callable[[], Tensor], draws: torch.Generator) -> Tensor:
+    """Predictions with at least 2,000 of the variances that our samplers give."""
     parts = [variances()]
-    while sum(part.numel() for part in parts) < least:
+    while sum(part.numel() for part in parts) < 2000:
         parts.append(variances())
     drawn = torch.cat(parts)
     return drawn.sqrt() * gaussian(tuple(drawn.shape), generator=draws)

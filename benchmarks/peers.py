@@ -5,7 +5,6 @@ nothing is compared or written. Their attacks run in `peer_attacks`, in a proces
 are saved here. What both find and their CPU seconds on one thread go to the record that the page *Performance* shows.
 """
 
-import argparse
 import json
 import os
 import subprocess
@@ -14,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -31,9 +31,8 @@ from leakage.membership.trained_models import TrainedModels
 from leakage.metrics import gaussian_mechanism
 from leakage.metrics.epsilon_bounds import one_run
 from leakage.metrics.scores import rates
-from reproduced.run.book import write_json
 from reproduced.runtime import stream
-from timing import ROOT, one_thread, provenance
+from timing import ROOT, one_thread, round_digits, wants_record, write_record
 
 HERE = Path(__file__).parent
 RECORD = "book/records/peers.json"
@@ -120,64 +119,50 @@ def compare(python: Path, sizes: Sizes) -> list[Comparison]:
 def _attacks(
     known: TrainedModels, features: np.ndarray, targets: int, theirs: Callable[[str], dict[str, Any]]
 ) -> list[Comparison]:
-    member = known.member
-    scores, seconds = _timed(lambda: lira(known.losses, member, known.partner, variance="own")[:targets])
-    other = theirs("sacro_lira")
-    rows = [
-        Comparison(
-            "lira",
-            f"LiRA with own variances, {targets} targets with the same shadow models",
-            *("leakage, LiRA, own variance", "SACRO-ML, LiRA, online-carlini"),
-            *(_rates(scores, member[:targets]), _rates(torch.tensor(other["scores"]).double(), member[:targets])),
-            *(_digits(seconds), _digits(other["seconds"])),
-        )
-    ]
-    table = torch.from_numpy(features)
-    scores, seconds = _timed(lambda: quantile_regression(known.margins[:1], member[:1], table))
-    other = theirs("sacro_quantiles")
-    rows.append(
-        Comparison(
-            "quantiles",
-            "One target without shadow models",
-            *("leakage, quantile regression", "SACRO-ML, QMIA"),
-            *(_rates(scores, member[:1]), _rates(torch.tensor(other["scores"]).double(), member[:1])),
-            *(_digits(seconds), _digits(other["seconds"])),
-        )
-    )
-    other = theirs("art_black_box")
-    some = other["rows"]
-    rows.append(
-        Comparison(
-            "black box",
-            "One target without shadow models, every second row",
-            *("leakage, quantile regression", "ART, black box, forest"),
-            _rates(scores[:, some], member[:1, some]),
-            _rates(torch.tensor(other["scores"]).double(), member[:1, some]),
-            *(_digits(seconds), _digits(other["seconds"])),
-        )
-    )
+    member, table = known.member, torch.from_numpy(features)
+
+    def likelihood_ratios() -> Tensor:
+        return lira(known.losses, member, known.partner, variance="own")[:targets]
+
+    def quantiles() -> Tensor:
+        return quantile_regression(known.margins[:1], member[:1], table)
+
+    of_lira = f"LiRA with own variances, {targets} targets with the same shadow models"
+    of_one = "One target without shadow models"
+    of_half = f"{of_one}, every second row"
+    rows = []
+    for id, what, method, attack, name, other_method in (
+        ("lira", of_lira, "LiRA, own variance", likelihood_ratios, "sacro_lira", "SACRO-ML, LiRA, online-carlini"),
+        ("quantiles", of_one, "quantile regression", quantiles, "sacro_quantiles", "SACRO-ML, QMIA"),
+        ("black box", of_half, "quantile regression", quantiles, "art_black_box", "ART, black box, forest"),
+    ):
+        scores, seconds = _timed(attack)
+        other = theirs(name)
+        judged = other.get("rows", slice(None))
+        found = [scores[:, judged], torch.tensor(other["scores"]).double()]
+        ours, others = (_rates(one, member[: len(scores), judged]) for one in found)
+        times = round_digits(seconds), round_digits(other["seconds"])
+        rows.append(Comparison(id, what, f"leakage, {method}", other_method, ours, others, *times))
     return rows
 
 
 def _bounds(noise: float, noisy: Tensor, coins: Tensor, theirs: Callable) -> list[Comparison]:
-    truth = gaussian_mechanism.epsilon(noise, DELTA)
-    rows = []
-    for name, gaussian, method in (("jax_one_run", False, "any mechanism"), ("jax_f_dp", True, "Gaussian")):
-
-        def ours(gaussian: bool = gaussian) -> list[float]:
-            pairs = zip(noisy, coins, strict=True)
-            return [one_run(*pair, guesses=GUESSES, delta=DELTA, gaussian=gaussian).epsilon for pair in pairs]
-
-        bounds, seconds = _timed(ours)
+    truth, rows = gaussian_mechanism.epsilon(noise, DELTA), []
+    for name, gaussian, method, other_method in (
+        ("jax_one_run", False, "any mechanism", "one run"),
+        ("jax_f_dp", True, "Gaussian", "f-DP"),
+    ):
+        ours = partial(one_run, guesses=GUESSES, delta=DELTA, gaussian=gaussian)
+        bounds, seconds = _timed(lambda ours=ours: [ours(*run).epsilon for run in zip(noisy, coins, strict=True)])
         other = theirs(name)
         rows.append(
             Comparison(
                 f"{name} {noise}",
                 f"ε = {truth:.3g} from below, {method}, {CANARIES:,} canaries, mean of {len(noisy)} runs",
                 "leakage, 100 and 100 guesses",
-                f"jax_privacy, {'f-DP' if gaussian else 'one run'}, all thresholds",
+                f"jax_privacy, {other_method}, all thresholds",
                 *(f"ε ≥ {mean(bounds):.2f}", f"ε ≥ {mean(other['bounds']):.2f}"),
-                *(_digits(seconds), _digits(other["seconds"])),
+                *(round_digits(seconds), round_digits(other["seconds"])),
             )
         )
     return rows
@@ -200,15 +185,9 @@ def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
     return found, time.process_time() - start
 
 
-def _digits(value: float) -> float:
-    return float(f"{value:.3g}")
-
-
 def main(words: Sequence[str] | None = None, *, sizes: Sizes | None = None, root: Path = ROOT) -> int:
     """Compare, print, and with `--record` write the record under `root`."""
-    parser = argparse.ArgumentParser(description="Compare the audit with other tools.")
-    parser.add_argument("--record", action="store_true", help=f"write {RECORD}, which the book shows")
-    options = parser.parse_args(words)
+    recorded = wants_record(words, "Compare the audit with other tools.", RECORD)
     python = install(root)
     if python is None:
         return 0
@@ -217,10 +196,9 @@ def main(words: Sequence[str] | None = None, *, sizes: Sizes | None = None, root
     for one in found:
         print(f"{one.what}\n    {one.ours}: {one.ours_found}, {one.ours_seconds:.3g} s")
         print(f"    {one.theirs}: {one.theirs_found}, {one.theirs_seconds:.3g} s")
-    if options.record:
-        origin = provenance("Beside other tools", "CPU seconds on one thread, one run", root=root)
-        write_json(root / RECORD, {**origin, "rows": [asdict(one) for one in found]})
-        print(f"Recorded in {RECORD}.")
+    if recorded:
+        content = {"rows": [asdict(one) for one in found]}
+        write_record(RECORD, "Beside other tools", "CPU seconds on one thread, one run", content, root=root)
     return 0
 
 

@@ -6,6 +6,7 @@ the window as trained ones.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -72,7 +73,7 @@ def programs(sizes: Sizes) -> Case:
         id="programs",
         what=f"all {len(fine):,} polytopes of {sum(sizes.hidden)} neurons",
         unit="window",
-        ours=Side("cutting", lambda: subdivide(network, window)),
+        ours=Side("cutting", partial(subdivide, network, window)),
         theirs=Side("two linear programs for each edge", theirs, len(chosen) / len(fine)),
         check=check,
         rounds=sizes.rounds,
@@ -81,9 +82,10 @@ def programs(sizes: Sizes) -> Case:
 
 def pixels(sizes: Sizes) -> Case:
     network, window, fine = cut(sizes)
+    theirs = partial(other_algorithms.number_pixels, network, window, side=sizes.side)
 
     def check() -> str:
-        seen = int(other_algorithms.number_pixels(network, window, side=sizes.side).max()) + 1
+        seen = int(theirs().max()) + 1
         if seen > len(fine):
             raise Disagreement(f"pixels see {seen} patterns, and cutting finds {len(fine)}.")
         return f"same window: pixels see {seen:,} of {len(fine):,} polytopes"
@@ -92,11 +94,8 @@ def pixels(sizes: Sizes) -> Case:
         id="pixels",
         what=f"polytopes of {sum(sizes.hidden)} neurons",
         unit="window",
-        ours=Side("cutting, all of them", lambda: subdivide(network, window)),
-        theirs=Side(
-            f"{sizes.side} × {sizes.side} pixels, some",
-            lambda: other_algorithms.number_pixels(network, window, side=sizes.side),
-        ),
+        ours=Side("cutting, all of them", partial(subdivide, network, window)),
+        theirs=Side(f"{sizes.side} × {sizes.side} pixels, some", theirs),
         check=check,
         rounds=sizes.rounds,
     )
@@ -105,11 +104,10 @@ def pixels(sizes: Sizes) -> Case:
 def first_rays(sizes: Sizes) -> Case:
     network, points, aims = asked(sizes)
 
+    theirs = partial(other_algorithms.search_rays, network, points, aims, steps=sizes.steps, event="pattern")
+
     def ours() -> Tensor:
         return rays.ray_crossings(network, points, aims, crossings=1).lengths[..., 0]
-
-    def theirs() -> Tensor:
-        return other_algorithms.search_rays(network, points, aims, steps=sizes.steps, event="pattern")
 
     def check() -> str:
         exact, found = ours(), theirs()
@@ -152,10 +150,7 @@ def norms(sizes: Sizes) -> Case:
 def differentiated(sizes: Sizes) -> Case:
     """DeepFool, against the way of its authors."""
     network, points, _ = asked(sizes)
-    few = points[: min(16, len(points))]
-
-    def ours() -> Tensor:
-        return boundary_distance.deepfool(network, points)
+    few, ours = points[:16], partial(boundary_distance.deepfool, network, points)
 
     def theirs() -> Tensor:
         return torch.cat([ordinary_deepfool(network, point.unsqueeze(0)) for point in few])

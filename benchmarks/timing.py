@@ -10,7 +10,7 @@ import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any, Generic, TypeVar
@@ -62,24 +62,6 @@ class Case:
     rounds: int
 
 
-@dataclass(frozen=True)
-class Row:
-    """One result, as the record has it: seconds of one `unit`, and the least and the most ratio of the rounds."""
-
-    id: str
-    what: str
-    ours: str
-    theirs: str
-    ours_seconds: float
-    theirs_seconds: float
-    ratio: float
-    least: float
-    most: float
-    rounds: int
-    unit: str
-    agreement: str
-
-
 def same_law(trained: Tensor, sampled: Tensor) -> str:
     """Evidence that two samples follow one law."""
     p_value = ks_test(trained, sampled.flatten()).p_value
@@ -113,26 +95,20 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def measure(case: Case) -> Row:
-    """Check that the sides agree, which also warms them up, then time them in turns."""
+def measure(case: Case) -> dict[str, Any]:
+    """Check that the sides agree, which also warms them up, then time them in turns; a row of the record.
+
+    It has the seconds of one `unit`, and the least and the most ratio of the rounds.
+    """
     agreement = case.check()
     turns = [(cpu_seconds(case.ours), cpu_seconds(case.theirs)) for _ in range(case.rounds)]
     ours, theirs = (median(side) for side in zip(*turns, strict=True))
     ratios = [slow / quick for quick, slow in turns]
-    return Row(
-        case.id,
-        case.what,
-        case.ours.method,
-        case.theirs.method,
-        ours_seconds=_digits(ours),
-        theirs_seconds=_digits(theirs),
-        ratio=_digits(theirs / ours),
-        least=_digits(min(ratios)),
-        most=_digits(max(ratios)),
-        rounds=case.rounds,
-        unit=case.unit,
-        agreement=agreement,
-    )
+    names = {"id": case.id, "what": case.what, "ours": case.ours.method, "theirs": case.theirs.method}
+    seconds = {"ours_seconds": ours, "theirs_seconds": theirs}
+    seconds |= {"ratio": theirs / ours, "least": min(ratios), "most": max(ratios)}
+    evidence = {"rounds": case.rounds, "unit": case.unit, "agreement": agreement}
+    return names | {name: round_digits(value) for name, value in seconds.items()} | evidence
 
 
 def cpu_seconds(side: Side) -> float:
@@ -143,17 +119,17 @@ def cpu_seconds(side: Side) -> float:
     return (time.process_time() - start) / (side.calls * side.units)
 
 
-def _digits(value: float) -> float:
+def round_digits(value: float) -> float:
     """Three significant digits: more would be noise."""
     return float(f"{value:.3g}")
 
 
-def told(row: Row, least: float) -> str:
+def told(row: Mapping[str, Any], least: float) -> str:
     """A comparison in two lines, with the promise and whether it was kept."""
-    times = f"{seconds_text(row.theirs_seconds):>10}{seconds_text(row.ours_seconds):>10}{row.ratio:>12,.6g}×"
-    promise = f"   ≥ {least:,.6g}× {'✓' if row.ratio >= least else '✗'}" if least else ""
-    spread = f"{row.least:,.6g} to {row.most:,.6g} in {row.rounds} rounds"
-    return f"{row.what:44}{times}{promise}\n    {spread}; {row.agreement}"
+    times = f"{seconds_text(row['theirs_seconds']):>10}{seconds_text(row['ours_seconds']):>10}{row['ratio']:>12,.6g}×"
+    promise = f"   ≥ {least:,.6g}× {'✓' if row['ratio'] >= least else '✗'}" if least else ""
+    spread = f"{row['least']:,.6g} to {row['most']:,.6g} in {row['rounds']} rounds"
+    return f"{row['what']:44}{times}{promise}\n    {spread}; {row['agreement']}"
 
 
 @dataclass(frozen=True)
@@ -176,21 +152,31 @@ class Benchmark(Generic[_Sizes]):
 
         The exit status is 1 if a promise was not kept; other sizes than those of the record promise nothing.
         """
-        parser = argparse.ArgumentParser(description=f"Time the algorithms of {self.title!r}.")
-        parser.add_argument("--record", action="store_true", help=f"write {self.path}, which the book shows")
-        options, rows = parser.parse_args(arguments), []
+        recorded = wants_record(arguments, f"Time the algorithms of {self.title!r}.", self.path)
+        rows = []
         promised = self.promised if sizes is None else {}
         print(f"{'':44}{'theirs':>10}{'ours':>10}{'ratio':>13}   promised")
         with one_thread():
             for case in self.cases(self.sizes if sizes is None else sizes):
                 rows.append(measure(case))
                 print(told(rows[-1], promised.get(case.id, 0.0)), flush=True)
-        if options.record:
+        if recorded:
             clock = "CPU seconds per unit, medians of alternating rounds"
-            content = {**provenance(self.title, clock, root=root), "rows": [asdict(row) for row in rows]}
-            write_json(root / self.path, content)
-            print(f"Recorded in {self.path}.")
-        return 0 if all(row.ratio >= promised.get(row.id, 0.0) for row in rows) else 1
+            write_record(self.path, self.title, clock, {"rows": rows}, root=root)
+        return 0 if all(row["ratio"] >= promised.get(row["id"], 0.0) for row in rows) else 1
+
+
+def wants_record(arguments: Sequence[str] | None, description: str, path: str) -> bool:
+    """Read the command line of a benchmark, whose one option is `--record`."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--record", action="store_true", help=f"write {path}, which the book shows")
+    return parser.parse_args(arguments).record
+
+
+def write_record(path: str, title: str, clock: str, content: dict[str, Any], *, root: Path) -> None:
+    """Write what was measured, after where it comes from, to `path` under `root`."""
+    write_json(root / path, provenance(title, clock, root=root) | content)
+    print(f"Recorded in {path}.")
 
 
 def provenance(title: str, clock: str, *, root: Path) -> dict[str, Any]:
@@ -198,14 +184,13 @@ def provenance(title: str, clock: str, *, root: Path) -> dict[str, Any]:
     origin = execution_provenance(Book(root, root / "_build"), "cpu")
     commit = f"{(origin['commit'] or 'unknown')[:10]}{' with local changes' if origin['dirty'] else ''}"
     versions = ", ".join(f"{name} {origin['versions'][name]}" for name in ("python", "torch", "numpy", "scipy"))
-    machine = {"cpu": processor(), "threads": 1, "clock": clock, "versions": versions}
+    machine = {"cpu": processor_name(), "threads": 1, "clock": clock, "versions": versions}
     return {"title": title, "date": origin["date"], "commit": commit, **machine}
 
 
-def processor(information: Path = Path("/proc/cpuinfo")) -> str:
+def processor_name() -> str:
     """The processor's name, as the system gives it."""
-    if information.is_file():
-        for line in information.read_text("utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+    information = Path("/proc/cpuinfo")
+    lines = information.read_text("utf-8").splitlines() if information.is_file() else []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor() or platform.machine())
