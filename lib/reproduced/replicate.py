@@ -143,15 +143,11 @@ def _describe_run(plan: Plan, declared: Declarations, seed_index: int) -> dict[s
 
 def _describe_judgement(judgement: Judgement) -> dict[str, Any]:
     claim, values = judgement.claim, judgement.values
-    margins = {word: [_finite(m) for m in rule.margins(values)] for word, rule in claim.rules.items() if values}
+    margins = {word: rule.margins(values) for word, rule in claim.rules.items() if values}
     return {
         "rule": claim.rule_digest,  # not its text
         "expected": claim.expected,
         "verdict": judgement.verdict,
         "values": {name: measurements.to_json(value) for name, value in values.items()},
-        "margins": margins,
+        "margins": {word: [m if math.isfinite(m) else f"{m}" for m in found] for word, found in margins.items()},
     }
-
-
-def _finite(margin: float) -> float | str:
-    return margin if math.isfinite(margin) else f"{margin}"

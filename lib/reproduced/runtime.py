@@ -34,17 +34,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Run:
-    """The validated parameters of one execution of a chapter.
-
-    Attributes:
-        device: the GPU that work may use, or the CPU.
-        automatic: whether only work that gains by it uses the GPU, as the table `GPU_FROM` says.
-    """
+    """The validated parameters of one execution of a chapter."""
 
     profile: str
     seed: int
-    device: torch.device
-    automatic: bool = False
+    device: torch.device  # the GPU that work may use, or the CPU
+    automatic: bool = False  # whether only work that gains by it uses the GPU, as the table `GPU_FROM` says
 
     def stream(self, name: str) -> torch.Generator:
         """The random generator with this name, for the seed of this run (see `runtime.stream`)."""

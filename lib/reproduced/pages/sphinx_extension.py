@@ -51,8 +51,6 @@ _MATHJAX_PACKAGE = "sphinx-mathjax-offline"
 # headings of a page are collected at 500.
 _BEFORE_THE_PARSER = 100
 _CONTENTS_ARE_DONE = _THEME_IS_DONE = 900
-_DATATABLES = re.compile(r"(?:^|/)datatables/")
-_TABLES_SCRIPT = re.compile(r"(?:^|/)tables\.js")
 _CODE = re.compile(r"<code>([a-z][\w.]*)</code>")
 _CLAIMS_TABLE = re.compile(r'class="[^"]*\bclaims-table\b')
 _CHAPTER_TABLE = re.compile(r"<th[^>]*>(?:<p>)?why(?:</p>)?</th>")  # a column of what a chapter's `Ledger` shows
@@ -99,9 +97,8 @@ class ClaimDirective(SphinxDirective):
         here = nodes.reference("", "", nodes.literal("", id), refuri=f"#{chip_anchor(id)}", internal=True)
         links += [here]
         ways = [("on the scoreboard", _SCOREBOARD, row_anchor(id))]
-        ways += [(f"what “{EXACT_MARK}” means", _GLOSSARY, f"term-{EXACT_MARK}")] * (
-            EXACT_MARK in self.options.get("class", ())
-        )
+        if EXACT_MARK in self.options.get("class", ()):
+            ways.append((f"what “{EXACT_MARK}” means", _GLOSSARY, f"term-{EXACT_MARK}"))
         for text, page, place in ways:
             if page in self.env.found_docs:
                 way = nodes.reference("", text, refuri=f"{page}.html#{place}", internal=True)
@@ -345,10 +342,10 @@ def _write_in_parallel(app: Sphinx, env: BuildEnvironment) -> None:
 
 def _finish_page(app: Sphinx, pagename: str, templatename: str, context: Context, doctree: Any) -> None:
     """Mend what theme and docutils put into the page: links, names, scripts of an unused service, roles, footer."""
-    for group in context.get("header_buttons", ()):
-        for button in group.get("buttons", ()):
-            if "url" in button:
-                button["url"] = source_url(button["url"])
+    buttons = (button for group in context.get("header_buttons", ()) for button in group.get("buttons", ()))
+    for button in buttons:
+        if "url" in button:
+            button["url"] = source_url(button["url"])
     page = context.get("body") or ""
     for kind in {"script_files", "css_files"} & context.keys():
         context[kind] = [file for file in context[kind] if is_needed(str(getattr(file, "filename", file)), page)]
@@ -414,10 +411,9 @@ def _content(script: Any) -> str:
 
 def is_needed(name: str, body: str) -> bool:
     """Whether a page with this text needs a script or style: those of tables weigh more than most pages."""
-    has_claims_table = bool(_CLAIMS_TABLE.search(body))
-    if _DATATABLES.search(name):
-        return has_claims_table
-    return not _TABLES_SCRIPT.search(name) or has_claims_table or bool(_CHAPTER_TABLE.search(body))
+    if "datatables/" in name:
+        return bool(_CLAIMS_TABLE.search(body))
+    return "tables.js" not in name or bool(_CLAIMS_TABLE.search(body) or _CHAPTER_TABLE.search(body))
 
 
 def _load_mathjax(app: Sphinx, document: nodes.document) -> None:

@@ -64,15 +64,13 @@ def status(findings: Mapping[str, ChapterFindings]) -> str:
     heads = ("chapter", "executed", "seconds", "profile", "seed", "device", "commit")
     versions = (found.run["versions"].items() for found in findings.values())
     lines = dict.fromkeys(", ".join(f"{name} {version}" for name, version in one) for one in versions)
-    rows = [_status_row(name, found) for name, found in findings.items()]
+    rows = []
+    for name, found in findings.items():
+        run, date = found.run, found.run["date"].replace("T", " ").replace("+00:00", " UTC")
+        commit = f"{(run['commit'] or 'unknown')[:10]}{' with local changes' if run['dirty'] else ''}"
+        row = [f"[](/{name})", date, f"{run['seconds']:.0f}", run["profile"], str(run["seed"]), machine_text(run)]
+        rows.append([*row, commit])
     return table(heads, rows) + "".join(f"\nVersions: {escape_text(line)}.\n" for line in lines)
-
-
-def _status_row(name: str, found: ChapterFindings) -> list[str]:
-    run = found.run
-    date = run["date"].replace("T", " ").replace("+00:00", " UTC")
-    commit = f"{(run['commit'] or 'unknown')[:10]}{' with local changes' if run['dirty'] else ''}"
-    return [f"[](/{name})", date, f"{run['seconds']:.0f}", run["profile"], str(run["seed"]), machine_text(run), commit]
 
 
 def origins(findings: Mapping[str, ChapterFindings]) -> dict[str, str]:
@@ -127,7 +125,8 @@ def lacking_data(findings: Iterable[ChapterFindings]) -> str:
         return ""
     claims = sum(any(name in lacking for name in claim) for claim in needs)
     listed = ", ".join(f"{name} {number}" for name, number in sorted(counts.items(), key=lambda one: (-one[1], one[0])))
-    damaged = {name: files for name in lacking if (files := _damaged_files(name))}
+    states = {name: [one.file.path for one in datasets.status(name) if one.state == "damaged"] for name in lacking}
+    damaged = {name: ", ".join(files) for name, files in states.items() if files}
     absent = [name for name in lacking if name not in damaged]
     these = ", ".join(absent) if damaged else "these sets" if len(absent) > 1 else "this set"
     cures = [f"`make data` fetches {these}"] * bool(absent)
@@ -136,7 +135,3 @@ def lacking_data(findings: Iterable[ChapterFindings]) -> str:
         for name, files in damaged.items()
     ]
     return f"Not run for want of data: {claims} claim{'s' * (claims > 1)} ({listed}); {'; '.join(cures)}."
-
-
-def _damaged_files(name: str) -> str:
-    return ", ".join(found.file.path for found in datasets.status(name) if found.state == "damaged")

@@ -80,7 +80,8 @@ def make_plan(book: Book, chapter: str, parameters: Mapping[str, Any], *, device
     parts = {"file": files, "data": data, "parameter": values, "version of": code_keys.environment(book.root)}
     short = {kind: {n: v[:_SHORT] if kind == "file" else v for n, v in part.items()} for kind, part in parts.items()}
     key, target = store.digest(parts), book.executed(parameters["profile"], chapter)
-    old = _read_execution(target)
+    executed = read(target)
+    old = executed.metadata[EXECUTION_KEY] if executed else {}
     if not old:
         state = "new"
     elif old["status"] != "ok":
@@ -152,11 +153,6 @@ def read(path: Path) -> NotebookNode | None:
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
     return nbformat.reads(text, as_version=4) if complete else None
-
-
-def _read_execution(path: Path) -> dict[str, Any]:
-    notebook = read(path)
-    return {} if notebook is None else dict(notebook.metadata[EXECUTION_KEY])
 
 
 # ── provenance ──────────────────────────────────────────────────────────────────────────────────────────────────────
