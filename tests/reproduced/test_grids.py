@@ -120,9 +120,7 @@ if __name__ == "__main__":
     (tmp_path / "waiting.py").write_text("import time\ndef wait(seconds):\n    time.sleep(seconds)\n")
     (tmp_path / "script.py").write_text(f"import waiting\n{script}")
     runner = subprocess.Popen([sys.executable, tmp_path / "script.py"], env=os.environ | {"LEAKAGE_PROCESSES": "2"})
-    wait_until(
-        lambda: list((tmp_path / "grids/toy").glob("*.pt"))
-    )  # the first point is there, the second never will be
+    wait_until(lambda: list((tmp_path / "grids/toy").glob("*.pt")))  # the first point is there, the second never will
     family = psutil.Process(runner.pid).children(recursive=True)
     runner.kill()
     runner.wait(HANGS)
