@@ -77,18 +77,16 @@ def check_real(
     return values
 
 
-def check_whole(
-    name: str, values: Any, shape: str = "", *, least: int = 0, most: float = math.inf, **lengths: int
-) -> "torch.Tensor":
-    """A tensor of whole numbers (an integer dtype) of this shape (`check_tensor`) and range."""
+def check_whole(name: str, values: Any, shape: str = "", *, most: float = math.inf, **lengths: int) -> "torch.Tensor":
+    """A tensor of whole numbers from 0 to `most` (an integer dtype) of this shape (`check_tensor`)."""
     import torch
 
     check_tensor(name, values, shape, **lengths)
     if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
         raise ValueError(f"`{name}` must be whole numbers, got {values.dtype}; try `.long()`.")
     ends = [int(end) for end in values.aminmax()] if values.numel() else []
-    if wrong := [end for end in ends if not least <= end <= most]:
-        rule = _range(least=least, most=most, finite=False)
+    if wrong := [end for end in ends if not 0 <= end <= most]:
+        rule = _range(least=0, most=most, finite=False)
         raise ValueError(f"`{name}` must be {rule}, got {wrong[0]!r} among them.")
     return values
 
@@ -192,15 +190,8 @@ def _is_tensor(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
-def _range(
-    *,
-    least: float = -math.inf,
-    above: float = -math.inf,
-    most: float = math.inf,
-    below: float = math.inf,
-    finite: bool = True,
-) -> str:
-    """A range in words: `finite, at least 0 and below 1`."""
-    bounds = {"at least": least, "above": above, "at most": most, "below": below}
-    parts = [f"{word} {bound:g}" for word, bound in bounds.items() if math.isfinite(bound)]
+def _range(*, finite: bool = True, **bounds: float) -> str:
+    """A range in words: `finite and at least 0 and below 1`, of `least=0, below=1`."""
+    words = {"least": "at least", "above": "above", "most": "at most", "below": "below"}
+    parts = [f"{words[end]} {bound:g}" for end, bound in bounds.items() if math.isfinite(bound)]
     return " and ".join([*(["finite"] if finite else []), *parts]) or "not NaN"

@@ -267,9 +267,8 @@ def fetch(name: str, *, timeout: float = 30.0, retries: int = 2) -> tuple[FileSt
     if _is_complete(dataset, found):
         return found
     missing = [one for one in found if one.file.url and one.state != "verified"]
-    for one in missing:
-        if one.state == "damaged":
-            raise DataDamaged(_damage(name, one))
+    if damaged := [one for one in missing if one.state == "damaged"]:
+        raise DataDamaged(_damage(name, damaged[0]))
     for one in missing:
         try:
             one.path.parent.mkdir(parents=True, exist_ok=True)

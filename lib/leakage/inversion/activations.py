@@ -135,12 +135,6 @@ def _quadratic_derivatives(x: Tensor) -> Iterator[Tensor]:
     yield torch.full_like(x, 2)
 
 
-def _linear_derivatives(x: Tensor) -> Iterator[Tensor]:
-    yield x
-    yield torch.ones_like(x)
-    yield torch.zeros_like(x)
-
-
 ACTIVATIONS: Mapping[str, Activation] = {
     entry.name: entry
     for entry in (
@@ -161,7 +155,7 @@ ACTIVATIONS: Mapping[str, Activation] = {
         Activation("elu", functional.elu, _elu_derivatives, smooth=False, monotone=True),
         Activation("sin", torch.sin, _sine_derivatives, centre=0.0),
         Activation("polynomial", lambda x: x.square() * (1 + x), _polynomial_derivatives),
-        Activation("linear", lambda x: x, _linear_derivatives, monotone=True, centre=0.0, homogeneity=1),
+        Activation("linear", lambda x: x, _rectifier_derivatives(1.0), monotone=True, centre=0.0, homogeneity=1),
         Activation("quadratic", torch.square, _quadratic_derivatives, homogeneity=2),
     )
 }

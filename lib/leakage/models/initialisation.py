@@ -81,10 +81,6 @@ def _normalisation(layer: nn.Module, name: str, shape: tuple[int, ...], generato
     return torch.full(shape, fill, device=generator.device, dtype=torch.float64)
 
 
-def _embedding(layer: nn.Module, name: str, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    return gaussian(shape, generator=generator) / math.sqrt(shape[-1])
-
-
 LAYERS: Mapping[type[nn.Module], Callable[[nn.Module, str, tuple[int, ...], torch.Generator], Tensor]] = {
     nn.Linear: _fan_in,
     nn.Conv2d: _fan_in,
@@ -92,6 +88,6 @@ LAYERS: Mapping[type[nn.Module], Callable[[nn.Module, str, tuple[int, ...], torc
     nn.BatchNorm2d: _normalisation,
     nn.GroupNorm: _normalisation,
     nn.LayerNorm: _normalisation,
-    nn.Embedding: _embedding,
+    nn.Embedding: lambda layer, name, shape, generator: gaussian(shape, generator=generator) / math.sqrt(shape[-1]),
 }
 """How the parameters of each kind of layer are drawn."""
