@@ -38,8 +38,7 @@ class Audit(AuditResult):
         source: Path | None = None,
     ) -> Path:
         """Write one self-contained HTML page and return its path; `gates` and `source` are as in `to_json`."""
-        text = report.html_page(self, title=title, gates=gates, source=source)
-        store.write(Path(path), text.encode())
+        store.write(Path(path), report.html_page(self, title=title, gates=gates, source=source).encode())
         return Path(path)
 
     def _repr_html_(self) -> str:

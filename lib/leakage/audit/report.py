@@ -1,6 +1,6 @@
 """Render an audit as tables, the ROC figure, and one HTML page that needs no network.
 
-Every text of the user is escaped. Nothing is measured or judged here.
+`report.html` has the page without its content. Every text of the user is escaped. Nothing is measured or judged here.
 """
 
 import html
@@ -67,45 +67,6 @@ def _to_svg(figure: Figure) -> str:
     return text[text.index("<svg") :]
 
 
-_PAGE = Template("""\
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>$title</title>
-<style>
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #111; }
-table { border-collapse: collapse; font-size: 0.9rem; }
-th, td { padding: 0.25rem 0.6rem; text-align: left; border-bottom: 1px solid #ddd; overflow-wrap: anywhere; }
-p, dd { max-width: 60rem; }
-dt { font-weight: 600; }
-dd { margin: 0 0 0.4rem 1.5rem; }
-svg { max-width: 60rem; width: 100%; height: auto; }
-footer, .source { color: #555; font-size: 0.9rem; overflow-wrap: anywhere; }
-</style>
-</head>
-<body>
-<h1>$title</h1>
-<p class="source">$source</p>
-$summary
-$gates
-<h2>What the attacks do</h2>
-<dl>$attacks</dl>
-<h2>ROC curves</h2>
-<figure role="img" aria-label="True against false positive rates of every attack, on logarithmic axes">$figure</figure>
-<h2>Most exposed rows</h2>
-<p>Members that $strongest flags at a low false positive rate; <em>outranks</em> is the share of the outsiders whose
-score is lower.</p>
-$exposed
-$slices
-<footer>A larger score means a likelier member. AUC ½, advantage 0 and a TPR equal to the FPR are guessing.</footer>
-</body>
-</html>
-""")
-
-
 def html_summary(audit: AuditResult) -> str:
     """The result in a sentence, the table and the notes."""
     notes = "".join(f"<li>{html.escape(note)}</li>" for note in audit.notes)
@@ -117,7 +78,8 @@ def html_page(audit: AuditResult, *, title: str, gates: Sequence[GateResult], so
     slices = audit.slices()
     results, custom_attack_text = audit.evaluation.results, "It is an attack of yours."
     attacks = ((row.attack, results[row.attack].attack.sentence or custom_attack_text) for row in audit.results)
-    return _PAGE.substitute(
+    page = Template(Path(__file__).with_name("report.html").read_text("utf-8"))
+    return page.substitute(
         title=html.escape(title),
         source=html.escape(_source_sentence(audit, source)),
         summary=html_summary(audit),
@@ -141,10 +103,8 @@ def _gates_section(gates: Sequence[GateResult]) -> str:
     if not gates:
         return ""
     columns = ("metric", "bar", "lower bound", "attainable", "verdict", "attack", "slice")
-    words = ("passed", "failed")
-    rows = [
-        (one.metric, one.bar, one.at_least, one.attainable, words[one.failed], one.attack, one.slice) for one in gates
-    ]
+    told = ((one, "failed" if one.failed else "passed") for one in gates)
+    rows = [(one.metric, one.bar, one.at_least, one.attainable, word, one.attack, one.slice) for one, word in told]
     too_small = "".join(f"<li>{html.escape(str(one))}</li>" for one in gates if one.too_small)
     table = NumberTable(columns, tuple(rows))._repr_html_()
     return f"<h2>Gates: {exports.verdict(gates)}</h2>\n{table}<ul>{too_small}</ul>"
