@@ -263,7 +263,7 @@ SHOWING = ("figures.show", "figures.frames")
 GLUE_ROLE = re.compile(r"\{glue(?::\w+)?\}`([^`]+)`")
 GLUE_DIRECTIVE = re.compile(r"^\s*(?:`{3,}|:{3,})\{glue(?::\w+)?\}\s+(\S+)", re.MULTILINE)
 _ROLE_TARGET = re.compile(r" <[^<>]*>(?=`)")
-_ROWS = re.compile(r"Rows: `[\w.]+`(?:, `[\w.]+`)*\.?")
+_NAMED_CLAIMS = re.compile(r"Claims: `[\w.]+`(?:, `[\w.]+`)*\.?")
 
 _NUMBER = r"\d+\.\d+(?:[eE][+-]?\d+)?"
 _DECIMAL = re.compile(rf"(?<![\w.]){_NUMBER}(?![.\d]*[A-Za-z_])")
@@ -343,11 +343,12 @@ def the_answer_stands_first(chapter: Chapter) -> list[str]:
     return faults
 
 
-def the_answer_names_its_rows(chapter: Chapter) -> list[str]:
+def the_answer_names_its_claims(chapter: Chapter) -> list[str]:
     """Its last line names the claims that carry its sentences; these are short, and a fold holds the rest."""
     box = chapter.blocks[0].source.partition(ANSWER)[2].partition("\n:::")[0].strip().splitlines() or [""]
-    if not _ROWS.fullmatch(box[-1]):
-        return [f"the last line of the answer names the claims that carry it, as `Rows: `id`, `id``; found {box[-1]!r}"]
+    if not _NAMED_CLAIMS.fullmatch(box[-1]):
+        cure = "as `Claims: `id`, `id``"
+        return [f"the last line of the answer names the claims that carry it, {cure}; found {box[-1]!r}"]
     seen = re.sub(r"^```\{fold\}.*?^```$", "", "\n".join(box[:-1]), flags=re.MULTILINE | re.DOTALL)
     sentences = "\n".join(line for line in seen.splitlines() if not line.startswith((":", "|")))
     named = re.findall(r"`([^`]+)`", box[-1])
@@ -624,7 +625,7 @@ RULES = (
     parameters_stand_in_the_second_cell,
     first_cell_imports,
     the_answer_stands_first,
-    the_answer_names_its_rows,
+    the_answer_names_its_claims,
     prose_stands_between_code_cells,
     definitions_stand_where_code_is_explained,
     shown_sources_are_found,

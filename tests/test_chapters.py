@@ -44,7 +44,7 @@ Is anybody in?
 
 Somebody is: the mean is {{glue:text}}`mini_mean`.
 
-Rows: `mini.mean`.
+Claims: `mini.mean`.
 :::
 
 #### Set-up
@@ -213,10 +213,15 @@ BREACHES = [
     ("prose_stands_between_code_cells", "Sizes follow from the profile.", "", "no sentence stands between"),
     ("the_answer_stands_first", ":::{admonition} The answer", ":::{admonition} In short", "gives the answer"),
     ("the_answer_stands_first", ", story]", "]", "tagged `story`"),
-    ("the_answer_names_its_rows", "\nRows: `mini.mean`.\n", "", "names the claims that carry it"),
-    ("the_answer_names_its_rows", "Rows: `mini.mean`.", "Rows: `mini.mean`, `mini.median`.", "rests on mini.median"),
-    ("the_answer_names_its_rows", "Somebody is", "word " * 80 + "is", "words, at most 80"),
-    ("the_answer_names_its_rows", "Somebody is", "Somebody is{glue:text}`mini_mean`" * 4, "hold 5 glued numbers"),
+    ("the_answer_names_its_claims", "\nClaims: `mini.mean`.\n", "", "names the claims that carry it"),
+    (
+        "the_answer_names_its_claims",
+        "Claims: `mini.mean`.",
+        "Claims: `mini.mean`, `mini.median`.",
+        "rests on mini.median",
+    ),
+    ("the_answer_names_its_claims", "Somebody is", "word " * 80 + "is", "words, at most 80"),
+    ("the_answer_names_its_claims", "Somebody is", "Somebody is{glue:text}`mini_mean`" * 4, "hold 5 glued numbers"),
     ("definitions_stand_where_code_is_explained", "mean = share", "class A: ...\nmean = share", "`A` is defined here"),
     ("shown_sources_are_found", "We draw", "```{literalinclude} /Makefile\n:start-at: brook\n```\n", "has no brook"),
     ("results_are_not_typed", "The verdicts follow.", "The advantage is 0.668.", "0.668 is typed"),
@@ -257,7 +262,7 @@ def test_every_rule_has_a_breach():
 
 
 def test_an_answer_on_an_undecided_claim_says_so():
-    check, claims = chapter_rules.the_answer_names_its_rows, [{"id": "mini.mean", "expected": "undecided"}]
+    check, claims = chapter_rules.the_answer_names_its_claims, [{"id": "mini.mean", "expected": "undecided"}]
     assert "undecided" in check(miniature(claims=claims))[0]
     assert check(miniature("Somebody is", "Whether somebody is in is undecided", claims=claims)) == []
 
