@@ -14,7 +14,7 @@ from reproduced.pages.claim_tables import full_scale_differences
 from reproduced.pages.findings import Chapter, ChapterFindings, Judgement
 from reproduced.pages.jinja_environment import fill_template
 
-_PLURALS = {"erratum": "errata", "ours": "ours"}  # of kinds, where it is not an s
+_PLURALS = {"ours": "ours"}  # of kinds, where it is not an s
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _NOT_EXECUTED = "No chapter was executed for this copy of the book."
 

@@ -13,7 +13,7 @@ CLAIMS = [
     judgement("t.no", "did not hold"),
     judgement("t.part", "held in part"),
     judgement("t.proof", fields={"proof": "It divides by $0$."}),
-    judgement("t.slip", fields={"kind": "erratum"}),
+    judgement("t.slip", fields={"kind": "misprint"}),
     judgement("t.new", fields={"kind": "ours"}),
 ]
 
