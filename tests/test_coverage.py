@@ -23,6 +23,7 @@ from leakage.metrics import epsilon_bounds, estimates, gaussian_mechanism, roc
 from leakage.metrics.estimates import Estimate
 from leakage.metrics.scores import Scores
 from leakage.precision import DTYPE
+from reproduced import statistics
 from reproduced.papers.blessing import logistic_models, private_training
 from reproduced.papers.blessing.logistic_models import PointOutputs, Points
 from reproduced.papers.blessing.output_law import OutputLaw
@@ -361,8 +362,8 @@ def pools_and_models():
 
     found = each(gain, gaussian(6, shift=0.05, spread=0.01))
     yield Row(private_training.error_gain_at_advantage, "six pools", found, 0.05)
-    found = each(clusters_2d.geometric_mean, gaussian(5))
-    yield Row(clusters_2d.geometric_mean, "five models", found, 1)
+    found = each(statistics.geometric_mean, gaussian(5))
+    yield Row(statistics.geometric_mean, "five models", found, 1)
 
     def contrast(speeds):
         motion = Motion(*[speeds] * 5)

@@ -7,7 +7,7 @@ on the CPU.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass, replace
 from typing import Any, TypeVar
 
@@ -116,6 +116,16 @@ def move(value: T, device: torch.device | str) -> T:
         own = {one.name: move(getattr(value, one.name), device) for one in fields(value) if one.init}
         moved = replace(value, **own)
     return moved
+
+
+def map_tensors(function: Callable[..., torch.Tensor], *records: Any) -> Any:
+    """Records of one form as one: `function` of the tensors in each place, in named tuples, dictionaries and None."""
+    first = records[0]
+    if first is None or isinstance(first, torch.Tensor):
+        return first if first is None else function(*records)
+    if isinstance(first, dict):
+        return {name: map_tensors(function, *(record[name] for record in records)) for name in first}
+    return type(first)(*(map_tensors(function, *parts) for parts in zip(*records, strict=True)))
 
 
 def settings(profile: str, **profiles: dict[str, Any]) -> Any:

@@ -14,7 +14,7 @@ from jaxtyping import Float, Float64, Real
 from scipy import stats
 from torch import Tensor
 
-from leakage.metrics.estimates import as_sample
+from leakage.metrics.estimates import Estimate, as_sample, mean_interval
 from leakage.metrics.scores import round_digits
 
 
@@ -95,6 +95,12 @@ def _masses(values: Float[Tensor, "*batch n"], grid: Float[Tensor, "*batch edges
     cell.masked_fill_((values < grid[..., :1]) | (values > grid[..., -1:]), bins)  # a further cell, which is cut off
     counts = values.new_zeros((*grid.shape[:-1], bins + 1)).scatter_add(-1, cell, torch.ones_like(values))[..., :bins]
     return counts / counts.sum(-1, keepdim=True)
+
+
+def geometric_mean(logarithms: Float[Tensor, " n"]) -> Estimate:
+    """The geometric mean of ratios, given their logarithms, with the interval of the mean logarithm."""
+    mean = mean_interval(logarithms)
+    return Estimate(*map(math.exp, (mean.estimate, mean.low, mean.high)), n=mean.n, level=mean.level)
 
 
 def slope(x: Real[Tensor, " n"], y: Real[Tensor, " n"]) -> float:

@@ -5,9 +5,9 @@ serves any kind of network, and `audit_losses` attacks the losses of any models.
 fix the pool and the complementary pairs of networks, so all widths can be compared model by model.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Float64, Int
@@ -22,7 +22,7 @@ from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.trainers import ensembles
 from leakage.trainers.ensembles import Ensemble, Examples, MlpEnsemble, Recipe
-from reproduced.runtime import Run, move
+from reproduced.runtime import Run, map_tensors, move
 from reproduced.statistics import rank_correlation
 
 LOSS_ATTACKS: Mapping[str, str] = {
@@ -256,29 +256,17 @@ def lead_of_loss_gap(audits: Sequence[WidthAudit], attack: str) -> Float64[Tenso
 
 def stack_splits(audits: Sequence[WidthAudit]) -> WidthAudit:
     """Audits of several splits as one, with the splits as the first dimension of every tensor."""
-    return _map_tensors(lambda *parts: torch.stack(parts), *audits)
+    return map_tensors(lambda *parts: torch.stack(parts), *audits)
 
 
 def at_epochs(audit: WidthAudit, epochs: Sequence[float]) -> WidthAudit:
     """The audit of one split at some of its recorded epochs."""
     recorded = audit.epochs.tolist()
     places = [recorded.index(epoch) for epoch in epochs]
-    return _map_tensors(lambda part: part[places], audit._replace(kept=None))._replace(kept=audit.kept)
+    return map_tensors(lambda part: part[places], audit._replace(kept=None))._replace(kept=audit.kept)
 
 
 def select_epochs(audits: WidthAudit, places: Sequence[int]) -> WidthAudit:
     """Keep one epoch of each split, given by its position; the dimension of epochs disappears."""
     index = torch.arange(len(places)), torch.tensor(places)
-    return _map_tensors(lambda part: part[index], audits._replace(kept=None))
-
-
-def _map_tensors(function: Callable[..., Tensor], *records: Any) -> Any:
-    """Records of one form as one: `function` applied to the tensors of each field."""
-    first = records[0]
-    if isinstance(first, Tensor):
-        return function(*records)
-    if isinstance(first, dict):
-        return {name: _map_tensors(function, *(record[name] for record in records)) for name in first}
-    if first is None:
-        return None
-    return type(first)(*(_map_tensors(function, *parts) for parts in zip(*records, strict=True)))
+    return map_tensors(lambda part: part[index], audits._replace(kept=None))

@@ -145,8 +145,7 @@ def direction_errors(
 
 def geometric_mean_ratio(first: Float[Tensor, " n"], second: Float[Tensor, " n"]) -> Estimate:
     r"""The typical ratio of two positive numbers of a round, $\exp\overline{\log(a_i / b_i)}$, with its t interval."""
-    found = mean_interval(first.double().log() - second.double().log())
-    return Estimate(*map(math.exp, (found.estimate, found.low, found.high)), n=found.n, level=found.level)
+    return statistics.geometric_mean(first.double().log() - second.double().log())
 
 
 def fitted_exponent(x: Sequence[float], values: Float[Tensor, "points n"]) -> Estimate:

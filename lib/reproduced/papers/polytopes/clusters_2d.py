@@ -10,8 +10,9 @@ the mean over networks is the mean of a ratio.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -19,7 +20,7 @@ from jaxtyping import Bool, Float, Int, Real
 from torch import Tensor
 
 from leakage.draws import uniform
-from leakage.metrics.estimates import Estimate, mean_interval, median_interval
+from leakage.metrics.estimates import Estimate, median_interval
 from leakage.models import mlp
 from leakage.models.mlp import Mlp
 from leakage.precision import DTYPE
@@ -29,7 +30,7 @@ from reproduced.papers.polytopes import windows
 from reproduced.papers.polytopes.decision_boundary import decision_boundary
 from reproduced.papers.polytopes.subdivision import Subdivision, subdivide_networks
 from reproduced.papers.polytopes.windows import Activity, Densities, Discs, Norms, Ridge, SampledWindow, unit_square
-from reproduced.runtime import Run, move
+from reproduced.runtime import Run, map_tensors, move
 
 # ── the data ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -266,13 +267,6 @@ class History(NamedTuple):
     edge_lengths: Float[Tensor, "*epochs models layers"]
 
 
-class Edges(NamedTuple):
-    """How hyperedges lie in discs, as means over the discs of each network; see `windows.Discs`."""
-
-    length: Float[Tensor, "*b"]
-    parallelism: Float[Tensor, "*b"]
-
-
 class FinalState(NamedTuple):
     r"""The trained networks: how dense the cells are, how their edges lie, and the norms on the decision boundary.
 
@@ -280,7 +274,7 @@ class FinalState(NamedTuple):
         own: cells by distance to the data.
         other: the same for the data of the other networks, summed: they have the same law, but this network never saw
             them.
-        gap: hyperedges in the gaps of the pairs.
+        gap: hyperedges in the gaps of the pairs; this and the next two are means over discs.
         rim: hyperedges as close behind the discs of a pair, where there are no classes to separate.
         window: hyperedges all over the window.
         alignment: of hyperedges in the gaps with the direction of each pair's gap.
@@ -293,9 +287,9 @@ class FinalState(NamedTuple):
 
     own: Densities
     other: Densities
-    gap: Edges
-    rim: Edges
-    window: Edges
+    gap: Discs
+    rim: Discs
+    window: Discs
     alignment: Float[Tensor, "*b"]
     other_alignment: Float[Tensor, "*b"]
     ridge: Ridge
@@ -381,16 +375,9 @@ def concatenate_groups(groups: Sequence[Pooled], *, only_fitted: bool = True) ->
         if name == "epochs":
             return parts[0]
         axis = int(name == "history")  # epochs come first there
-        return _merge(parts, lambda own: torch.cat(own, axis).index_select(axis, kept))
+        return map_tensors(lambda *own: torch.cat(own, axis).index_select(axis, kept), *parts)
 
     return type(groups[0])(*(merge(name) for name in groups[0]._fields))
-
-
-def _merge(parts: Sequence[Any], join: Callable[[list[Tensor]], Tensor]) -> Any:
-    """One named tuple of several of one kind: tensors joined, tuples within them likewise."""
-    if isinstance(parts[0], Tensor):
-        return join([*parts])
-    return type(parts[0])(*(_merge(fields, join) for fields in zip(*parts, strict=True)))
 
 
 def _measure_history(networks: ClusterNetworks, epochs: Sequence[int]) -> History:
@@ -406,7 +393,7 @@ def _measure_history(networks: ClusterNetworks, epochs: Sequence[int]) -> Histor
                 edge_lengths=torch.stack([_edge_lengths(cells) for cells in all_cells]),
             )
         )
-    return _merge(rows, torch.stack)
+    return map_tensors(lambda *parts: torch.stack(parts), *rows)
 
 
 def _edge_lengths(cells: Subdivision) -> Float[Tensor, " layers"]:
@@ -424,9 +411,10 @@ def _measure_motion(
     """How hyperedges move from the first to the last epoch of a phase."""
     first, last = phase
     within = torch.tensor([first <= epoch <= last for epoch in epochs])
-    points = windows.lattice(plan.movement_side)
-    flipped = windows.mean_flipped_areas(networks.snapshots, points, first=first, last=last)
-    neurons = networks.accuracy.new_tensor(networks.snapshots[networks.last].widths[1:-1])
+    points, snapshots = windows.lattice(plan.movement_side), networks.snapshots
+    steps = [windows.flipped_areas(snapshots[one], snapshots[one + 1], points) for one in range(first, last)]
+    flipped = map_tensors(lambda *parts: torch.stack(parts).mean(0), *steps)
+    neurons = networks.accuracy.new_tensor(snapshots[networks.last].widths[1:-1])
     length = history.edge_lengths[within].mean(0) / neurons
     return Motion(*flipped, speed=flipped.both / length, own_speed=flipped.own / length)
 
@@ -438,11 +426,10 @@ def _measure_final_state(networks: ClusterNetworks, plan: MeasurementPlan) -> Fi
     """What there is to see of the networks after the last epoch."""
     all_cells = subdivide_networks(networks.snapshots[networks.last], unit_square())
     views = [windows.sample_window(cells, side=plan.side) for cells in all_cells]
-    found = []
-    for index, (view, data) in enumerate(zip(views, networks.data, strict=True)):
-        others = [other for other in range(len(views)) if other != index]
-        found.append(_measure_view(view, data, [(networks.data[k], views[k]) for k in others], plan))
-    return _merge(found, torch.stack)
+    pairs, found = list(zip(networks.data, views, strict=True)), []
+    for index, (data, view) in enumerate(pairs):
+        found.append(_measure_view(view, data, [*pairs[:index], *pairs[index + 1 :]], plan))
+    return map_tensors(lambda *parts: torch.stack(parts), *found)
 
 
 def _measure_view(
@@ -465,31 +452,21 @@ def _measure_view(
         windows.hyperedges_in_discs(view.cells, centres, radius=plan.radius) for centres in (behind, everywhere)
     )
     chance = windows.other_ridges(view, [other.boundary for _, other in others])
+    mean = partial(map_tensors, lambda part: part.nanmean(0))
+    add = partial(map_tensors, lambda like, *parts: sum(parts, torch.zeros_like(like)))
     return FinalState(
         own=own,
-        other=_sum(own, strange),
-        gap=_mean_edges(gaps[0]),
-        rim=_mean_edges(rim),
-        window=_mean_edges(window),
+        other=add(own, *strange),
+        gap=mean(gaps[0]),
+        rim=mean(rim),
+        window=mean(window),
         alignment=aligned[0].nanmean(),
         other_alignment=torch.cat(aligned[1:]).nanmean() if others else torch.full_like(aligned[0][0], torch.nan),
         ridge=windows.ridge(view, data.points, within=plan.within),
         other_ridge=Norms(*torch.stack([*chance], -1).nanmean(0)),
         activity=active,
-        other_activity=_sum(active, active_elsewhere),
+        other_activity=add(active, *active_elsewhere),
     )
-
-
-Summed = TypeVar("Summed", Densities, Activity)
-
-
-def _sum(like: Summed, parts: Sequence[Summed]) -> Summed:
-    """The sum of `parts`, field by field; zeros like `like` if there are none."""
-    return type(like)(*(sum(one, torch.zeros_like(first)) for first, *one in zip(like, *parts, strict=True)))
-
-
-def _mean_edges(discs: Discs) -> Edges:
-    return Edges(discs.lengths.mean(), discs.parallelism.nanmean())
 
 
 # ── the numbers that claims compare ──────────────────────────────────────────────────────────────────────────────────
@@ -543,8 +520,8 @@ def summarise_networks(group: Group, plan: MeasurementPlan) -> NetworkSummary:
             for cells in (final.own, final.other)
         ),
         parallelism_gain=final.gap.parallelism - final.window.parallelism,
-        gap_length_ratio=final.gap.length / final.window.length,
-        rim_length_ratio=final.rim.length / final.window.length,
+        gap_length_ratio=final.gap.lengths / final.window.lengths,
+        rim_length_ratio=final.rim.lengths / final.window.lengths,
         activity=final.activity.near_to_far("change"),
         other_activity=final.other_activity.near_to_far("change"),
         length=final.activity.near_to_far("length"),
@@ -603,10 +580,3 @@ def last_to_first_ratios(measure: str, *, motions: Mapping[str, Motion]) -> dict
             ratio = getattr(motion, measure)[:, -1] / getattr(motion, measure)[:, 0]
         found[phase] = median_interval(torch.where(ratio.isnan(), 1.0, ratio).clamp(max=_LARGEST))
     return found
-
-
-def geometric_mean(logarithms: Float[Tensor, " models"]) -> Estimate:
-    """The geometric mean of ratios, given their logarithms, with the interval of the mean logarithm."""
-    mean = mean_interval(logarithms)
-    low, middle, high = (math.exp(value) for value in (mean.low, mean.estimate, mean.high))
-    return Estimate(middle, low, high, mean.n, mean.level)

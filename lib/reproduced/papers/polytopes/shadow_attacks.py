@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int, Real
@@ -30,7 +30,7 @@ from leakage.models.mlp import Mlp
 from leakage.precision import DTYPE
 from leakage.trainers import ensembles
 from leakage.trainers.ensembles import Examples, MlpEnsemble, Recipe
-from reproduced.runtime import Run, move
+from reproduced.runtime import Run, map_tensors, move
 
 # ── targets and their shadows ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -150,15 +150,9 @@ def evaluate_scores(
     return AttackResult((1 + advantage) / 2, ranked.auc(), ranked.tpr_at_fprs(rates))
 
 
-Result = TypeVar("Result", bound=tuple[Tensor, ...])
-
-
-def stack_splits(splits: Sequence[Mapping[str, Result]]) -> dict[str, Result]:
+def stack_splits(splits: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """One result for each name, with the splits along a new first axis of its tensors."""
-    return {
-        name: type(row)(*(torch.stack(parts) for parts in zip(*(split[name] for split in splits), strict=True)))
-        for name, row in splits[0].items()
-    }
+    return map_tensors(lambda *parts: torch.stack(parts), *splits)
 
 
 def gain_beside_posteriors(

@@ -465,11 +465,3 @@ def flipped_areas(before: Mlp, after: Mlp, points: Float[Tensor, "t d"]) -> Flip
         found.append([count.to(points.dtype) / on.shape[-2:].numel() for count in flips])
         old, new = start.clamp_min(0), end.clamp_min(0)
     return FlippedAreas(*(torch.stack(layers, -1) for layers in zip(*found, strict=True)))
-
-
-def mean_flipped_areas(
-    snapshots: dict[int, Mlp], points: Float[Tensor, "t d"], *, first: int, last: int
-) -> FlippedAreas:
-    """The mean of `flipped_areas` over the epochs from `first` to `last`, one update an epoch."""
-    steps = [flipped_areas(snapshots[epoch], snapshots[epoch + 1], points) for epoch in range(first, last)]
-    return FlippedAreas(*(torch.stack(parts).mean(0) for parts in zip(*steps, strict=True)))

@@ -10,6 +10,7 @@ from reproduced.papers.polytopes.decision_boundary import decision_boundary
 from reproduced.papers.polytopes.subdivision import subdivide
 from reproduced.papers.polytopes.windows import unit_square
 from reproduced.runtime import Run, stream
+from reproduced.statistics import geometric_mean
 
 # ── the data ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -100,6 +101,6 @@ def test_outputs_are_small_on_the_boundary_and_not_on_those_of_other_networks(me
 
 def test_a_geometric_mean_is_that_of_the_ratios():
     ratios = torch.tensor([0.5, 2.0, 8.0], dtype=torch.float64)
-    found = clusters_2d.geometric_mean(ratios.log())
+    found = geometric_mean(ratios.log())
     assert float(found) == pytest.approx(2)
     assert found.low * found.high == pytest.approx(4)  # the interval is symmetric in logarithms
