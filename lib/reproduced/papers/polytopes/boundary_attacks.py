@@ -8,6 +8,7 @@ best on the shadow, which is what an attacker has.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -199,22 +200,19 @@ def attack_by_walks(
     run: Run,
     points: int = 300,
     losses: Sequence[str] = tuple(LOSSES),
-    width: float = 0.25,
-    iterations: int = 30,
 ) -> dict[str, DistanceResult]:
     """The walk by each loss with exact crossings, DeepFool, and the baselines that need no walk.
 
     "… + label" sets the distance of misclassified points to 0, as label-only attacks do. The baselines are `loss` (the
     true label's margin) and `gap` (whether the prediction is right). `points` counts members, and as many outsiders,
-    of the target and of the shadow; `width` is the length of a step, in units of the input.
+    of the target and of the shadow.
     """
     pair = TargetAndShadow(*(side.take(points) for side in train_pair(task, split=split, run=run)))
     found: dict[str, DistanceResult] = {}
     for loss in losses:
-        settings = WalkSettings(loss=loss, width=width, iterations=iterations)
-        found |= _evaluate_both(
-            pair, loss, [walk_to_boundary(side.network, side.points, settings).distances for side in pair]
-        )
+        settings = WalkSettings(loss=loss, iterations=30)
+        walks = [walk_to_boundary(side.network, side.points, settings) for side in pair]
+        found |= _evaluate_both(pair, loss, [ends.distances for ends in walks])
     return found | _attack_without_walk(pair)
 
 
@@ -226,7 +224,6 @@ def attack_by_labels(
     points: int = 100,
     jumps: HopSkipJumpSettings | None = None,
     noise: str = "flip",
-    amount: float = 0.05,
     copies: int = 200,
 ) -> dict[str, DistanceResult]:
     """HopSkipJump with the true label (misclassified points are at distance 0), robustness to noise, and baselines.
@@ -242,11 +239,8 @@ def attack_by_labels(
         network, places, pool = side.network.to(torch.float32), side.points.float(), other.points.float()
         arrived = label_only.hop_skip_jump(network, places, pool, settings=jumps, generator=generator)
         distances.append(_zero_if_wrong(side, arrived.double()))
-        shares.append(
-            label_only.noise_robustness(
-                network, places, side.labels, amount=amount, copies=copies, noise=noise, generator=generator
-            )
-        )
+        robustness = partial(label_only.noise_robustness, network, places, side.labels, amount=0.05)
+        shares.append(robustness(copies=copies, noise=noise, generator=generator))
     found = {"HopSkipJump + label": evaluate_distances(pair, distances), "noise": evaluate_distances(pair, shares)}
     return found | _attack_without_walk(pair)
 
@@ -307,13 +301,7 @@ class WalkResult(NamedTuple):
 
 
 def compare_variants(
-    split: int,
-    *,
-    task: Task,
-    run: Run,
-    points: int = 300,
-    widths: Sequence[float] = (1.0, 0.25, 0.05),
-    iterations: int = 60,
+    split: int, *, task: Task, run: Run, points: int = 300, widths: Sequence[float] = (1.0, 0.25, 0.05)
 ) -> dict[str, WalkResult]:
     """How walks of each of `VARIANTS` end, from the same points, by "variant, step width"."""
     side = train_pair(task, split=split, run=run).target.take(points)
@@ -321,9 +309,7 @@ def compare_variants(
     found: dict[str, WalkResult] = {}
     for width in widths:
         for variant in VARIANTS:
-            ends = walk_to_boundary(
-                side.network, side.points, WalkSettings(variant=variant, width=width, iterations=iterations)
-            )
+            ends = walk_to_boundary(side.network, side.points, WalkSettings(variant=variant, width=width))
             met, scores = ends.reached, replace_infinite(ends.distances)
             found[f"{variant}, {width:g}"] = WalkResult(
                 accuracy=evaluate_scores(scores, member=side.member).accuracy,

@@ -100,22 +100,6 @@ def _half_spaces(
     return torch.cat([signed, sides.expand(len(points), -1, -1)], 1), owners
 
 
-def intersect_half_spaces(
-    network: Mlp, points: Float[Tensor, "t 2"], *, window: Float[Tensor, "w 2"]
-) -> tuple[list[Float[Tensor, "v 2"]], Float[Tensor, " t"]]:
-    """Corners, counter-clockwise, and area of each point's polytope in a window, by Qhull's half-space intersection."""
-    rows, _ = _half_spaces(network, points, window)
-    polygons, areas = [], []
-    for own, point in zip(rows.numpy(), points.numpy(), strict=True):
-        own = own[(own[:, :2] != 0).any(1)]
-        unit = own / np.linalg.norm(own[:, :2], axis=1, keepdims=True)
-        corners = HalfspaceIntersection(-unit, point).intersections  # in any order
-        hull = ConvexHull(corners)
-        polygons.append(torch.from_numpy(corners[hull.vertices]))
-        areas.append(hull.volume)
-    return polygons, torch.tensor(areas, dtype=points.dtype)
-
-
 class Agreement(NamedTuple):
     """Cells by another method against the same cells by cutting.
 
@@ -152,18 +136,22 @@ def compare_programs(cells: Subdivision, chosen: Sequence[int] | Int[Tensor, " k
 
 
 def compare_half_spaces(cells: Subdivision, chosen: Sequence[int] | Int[Tensor, " k"]) -> Agreement:
-    """Half-space intersection of all chosen cells at once; each gets an equal share of the time."""
+    """Qhull's half-space intersection of all chosen cells at once; each gets an equal share of the time."""
     chosen = torch.as_tensor(chosen)
-    begun = time.process_time()
-    found, areas = intersect_half_spaces(cells.network, cells.centres[chosen], window=cells.window)
+    begun, points = time.process_time(), cells.centres[chosen]
+    hulls = []
+    for half_spaces, point in zip(_half_spaces(cells.network, points, cells.window)[0].numpy(), points, strict=True):
+        bounding = half_spaces[(half_spaces[:, :2] != 0).any(1)]
+        unit = bounding / np.linalg.norm(bounding[:, :2], axis=1, keepdims=True)
+        hulls.append(ConvexHull(HalfspaceIntersection(-unit, point.numpy()).intersections))  # corners in any order
     seconds = (time.process_time() - begun) / len(chosen)
     rows = []
-    for cell, corners in zip(chosen.tolist(), found, strict=True):
-        own = cells.vertices[cell, : int(cells.counts[cell])]
+    for cell, hull in zip(chosen.tolist(), hulls, strict=True):
+        own, corners = cells.vertices[cell, : int(cells.counts[cell])], torch.from_numpy(hull.points[hull.vertices])
         gaps = torch.cdist(own, corners, compute_mode="donot_use_mm_for_euclid_dist")
-        rows.append((len(own) == len(corners), float(torch.maximum(gaps.amin(1).max(), gaps.amin(0).max())), seconds))
-    same, error, spent = (torch.tensor(column) for column in zip(*rows, strict=True))
-    return Agreement(same, error, (areas - cells.areas[chosen]).abs(), spent)
+        error = torch.maximum(gaps.amin(1).max(), gaps.amin(0).max())
+        rows.append((len(own) == len(corners), float(error), abs(hull.volume - float(cells.areas[cell])), seconds))
+    return Agreement(*(torch.tensor(column) for column in zip(*rows, strict=True)))
 
 
 class Algorithm4Failures(NamedTuple):
@@ -236,12 +224,10 @@ class PixelCounts(NamedTuple):
     cut_seconds: float
 
 
-def compare_pixels(
-    network: Mlp, window: Float[Tensor, "4 2"], *, sides: Sequence[int], repeats: int = 3
-) -> PixelCounts:
+def compare_pixels(network: Mlp, window: Float[Tensor, "4 2"], *, sides: Sequence[int]) -> PixelCounts:
     """The pixel method at several resolutions against the subdivision of the same window."""
     cells, seconds = 0, []
-    for _ in range(repeats):  # the shortest counts: other work on the machine only ever adds
+    for _ in range(3):  # the shortest counts: other work on the machine only ever adds
         begun = time.process_time()
         cells = len(subdivide(network, window))
         seconds.append(time.process_time() - begun)
@@ -254,20 +240,18 @@ def compare_pixels(
 
 
 class MultiplicationCounts(NamedTuple):
-    """Multiplications to find the polytopes of a window, by method.
-
-    Attributes:
-        pixels: for each resolution, the forward passes through the hidden layers.
-        cutting: an upper bound for the subdivision: every neuron at all corners that there are in the end, the adapted
-            parameters of all cells of a layer, and the two corners of each cut.
-    """
+    """Multiplications to find the polytopes of a window: by pixels of each resolution, and by cutting."""
 
     pixels: Int[Tensor, " k"]
     cutting: int
 
 
 def multiplications(cells: Subdivision, *, sides: Sequence[int]) -> MultiplicationCounts:
-    """The multiplications of both ways to the polytopes of this window."""
+    """The multiplications of both ways to the polytopes of this window.
+
+    Pixels need the forward passes through the hidden layers. For cutting it is an upper bound: every neuron at all
+    corners that there are in the end, the adapted parameters of all cells of a layer, and two corners of each cut.
+    """
     widths = cells.network.widths
     layers = zip(cells.layer_counts, widths[1:-1], widths[2:], strict=True)
     adapting = sum(3 * count * into * out for count, into, out in layers)
@@ -380,11 +364,9 @@ def search_rays(
     """
 
     def look(places: Tensor) -> Tensor:
-        return (
-            join_layers(activation_pattern(network, places))
-            if event == "pattern"
-            else network(places).argmax(-1, keepdim=True)
-        )
+        if event == "pattern":
+            return join_layers(activation_pattern(network, places))
+        return network(places).argmax(-1, keepdim=True)
 
     last = look(points)
     place = torch.zeros_like(points[..., 0])

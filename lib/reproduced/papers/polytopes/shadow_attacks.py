@@ -186,22 +186,10 @@ RETRAINED_FEATURE_SETS = ("distance", "distance, all rays")
 RAW_FEATURE_SETS = ("top-3", "top-3 logits")
 """The feature sets that the network `NN` gets, without standardising: the posteriors of ML-Leaks, and their logits."""
 
-
-@dataclass(frozen=True)
-class RaySettings:
-    """The rays from each point.
-
-    Attributes:
-        rays: how many, in the set `distance, all rays`; the other sets use the first of them.
-        boundaries: hyperedges met by each ray.
-        cells: nearest hyperedges of the set `cell`.
-        until: length up to which a ray looks for another label.
-    """
-
-    rays: int = 4
-    boundaries: int = 5
-    cells: int = 6
-    until: float = 50.0
+_RAYS = 4  # from each point, in the set `distance, all rays`; the other sets use the first of them
+_BOUNDARIES = 5  # hyperedges met by each ray
+_CELLS = 6  # nearest hyperedges of the set `cell`
+_UNTIL = 50.0  # length up to which a ray looks for another label
 
 
 class ShadowAttacks(NamedTuple):
@@ -232,7 +220,6 @@ def attack_split(
     *,
     task: Task,
     run: Run,
-    rays: RaySettings | None = None,
     settings: Settings | None = None,
     models: Sequence[str] = attack_models.MODELS,
     sets: Sequence[str] = (*STANDALONE_SIGNALS, *COMBINED_FEATURE_SETS),
@@ -244,13 +231,12 @@ def attack_split(
     `each_ray` names signals of `hyperedges.SIGNALS` to be tried along each ray alone; `trainings` is how often the
     network is trained on `RETRAINED_FEATURE_SETS`, besides once on each of `sets`.
     """
-    rays = rays or RaySettings()
     pair = train_pair(task, split=split, run=run)
-    alone = [f"{signal}, ray {ray}" for signal in each_ray for ray in range(rays.rays)]
+    alone = [f"{signal}, ray {ray}" for signal in each_ray for ray in range(_RAYS)]
     needed = {part for key in (*RAW_FEATURE_SETS, *sets) for part in COMBINED_FEATURE_SETS.get(key, (key,))}
     needed |= {"correct", *alone, *(RETRAINED_FEATURE_SETS if trainings else ())}
     target, shadow = (
-        measure_signals(side, needed, rays, generator=run.stream(f"rays/{split}/{name}"))
+        measure_signals(side, needed, generator=run.stream(f"rays/{split}/{name}"))
         for name, side in pair._asdict().items()
     )
     directions = {
@@ -289,7 +275,7 @@ def attack_split(
         [evaluate_scores(scores["rays", direction][key], member=truth, threshold=0.0).accuracy for key in alone]
         for direction, (*_, truth) in directions.items()
     ]
-    accuracy = torch.tensor(by_ray, dtype=DTYPE).mean(0).reshape(len(each_ray), rays.rays)
+    accuracy = torch.tensor(by_ray, dtype=DTYPE).mean(0).reshape(len(each_ray), _RAYS)
     retrained = torch.zeros(len(RETRAINED_FEATURE_SETS), trainings, dtype=DTYPE)
     for place, key in enumerate(RETRAINED_FEATURE_SETS):
         for number in range(trainings):
@@ -305,14 +291,14 @@ def _features(sets: Sequence[str], signals: Mapping[str, Tensor]) -> dict[str, T
 
 
 def measure_signals(
-    side: AttackedNetwork, names: Collection[str], rays: RaySettings, *, generator: torch.Generator
+    side: AttackedNetwork, names: Collection[str], *, generator: torch.Generator
 ) -> dict[str, Float[Tensor, "t f"]]:
     """The signals `names` of the points of one network; the directions of all rays are drawn in any case."""
     network, points = side.network, side.points
     logits = network(points)
-    first = hyperedges.draw_directions(points, rays=rays.rays, generator=generator)
+    first = hyperedges.draw_directions(points, rays=_RAYS, generator=generator)
     followed = first if any(" ray" in name for name in names) else first[:, :1]
-    crossings = hyperedges.shoot_rays(network, points, followed, boundaries=rays.boundaries)
+    crossings = hyperedges.shoot_rays(network, points, followed, boundaries=_BOUNDARIES)
 
     def along(ray: int, signal: str) -> Tensor:
         return hyperedges.ray_features(hyperedges.Crossings(*(part[:, [ray]] for part in crossings)), signal)
@@ -327,49 +313,45 @@ def measure_signals(
         "correct": lambda: posterior.correct(logits, side.labels)[:, None],
         "distance, all rays": lambda: hyperedges.ray_features(crossings, "distance"),
         # The event of Algorithm 5 of Peinemann (2021) as printed: it compares classes, not patterns.
-        "label distance": lambda: ray_label_change(network, points, first[:, 0], until=rays.until)[:, None],
-        "cell": lambda: nearest_hyperedges(network, points, count=min(rays.cells, sum(network.widths[1:-1]))).distances,
+        "label distance": lambda: ray_label_change(network, points, first[:, 0], until=_UNTIL)[:, None],
+        "cell": lambda: nearest_hyperedges(network, points, count=min(_CELLS, sum(network.widths[1:-1]))).distances,
         "DeepFool": lambda: boundary()[:, None],
     }
     for signal in hyperedges.SIGNALS:
         measures[signal] = partial(along, 0, signal)
-        measures |= {f"{signal}, ray {ray}": partial(along, ray, signal) for ray in range(rays.rays)}
+        measures |= {f"{signal}, ray {ray}": partial(along, ray, signal) for ray in range(_RAYS)}
     return {name: measures[name]() for name in names}
 
 
+LEAVES = (4, 8, 31)
+"""Leaves of the boosted trees that are compared."""
+
+
 class TreeSizes(NamedTuple):
-    """What boosted trees with different numbers of leaves achieve on the target.
+    """What boosted trees with the numbers of leaves of `LEAVES` achieve on the target.
 
     Attributes:
         shadow_accuracy: the accuracy on one half of the shadow's points, of trees fitted on the other half. The
             attacker would take the size where it is largest.
     """
 
-    leaves: Int[Tensor, " sizes"]
     accuracy: Float[Tensor, " sizes"]
     auc: Float[Tensor, " sizes"]
     shadow_accuracy: Float[Tensor, " sizes"]
 
 
-def compare_tree_sizes(
-    split: int, *, task: Task, run: Run, leaves: Sequence[int] = (4, 8, 31), trees: int = 1024
-) -> TreeSizes:
+def compare_tree_sizes(split: int, *, task: Task, run: Run) -> TreeSizes:
     """ML-Leaks by boosted trees of different sizes on one split, judged on the target and on the shadow alone."""
     target, shadow = train_pair(task, split=split, run=run)
     asked, known = (posterior.top_posteriors(side.network(side.points)) for side in (target, shadow))
     held = torch.arange(len(shadow.member)) % 2 == 1
     halves = known[~held], shadow.member[~held], known[held], shadow.member[held]
     rows = []
-    for leaf in leaves:
-        found, half = (
-            evaluate_scores(
-                attack_models.score_with_trees(
-                    {"top-3": fitted}, member, {"top-3": judged}, settings=Settings(trees=trees, leaves=leaf)
-                )["top-3"],
-                member=truth,
-                threshold=0.0,
-            )
-            for fitted, member, judged, truth in ((known, shadow.member, asked, target.member), halves)
-        )
-        rows.append(torch.stack([found.accuracy, found.auc, half.accuracy]))
-    return TreeSizes(torch.tensor(leaves), *torch.stack(rows, -1))
+    for leaves in LEAVES:
+        settings, results = Settings(trees=1024, leaves=leaves), []
+        for fitted, member, judged, truth in ((known, shadow.member, asked, target.member), halves):
+            features = {"top-3": fitted}, member, {"top-3": judged}
+            scores = attack_models.score_with_trees(*features, settings=settings)["top-3"]
+            results.append(evaluate_scores(scores, member=truth, threshold=0.0))
+        rows.append(torch.stack([results[0].accuracy, results[0].auc, results[1].accuracy]))
+    return TreeSizes(*torch.stack(rows, -1))

@@ -89,16 +89,6 @@ class Picture:
         """Corners of the cells, and how many each cell has."""
         return self.cells.vertices, self.cells.counts
 
-    @property
-    def weight_norms(self) -> Float[Tensor, " cells"]:
-        r"""$\lVert A_P \rVert_F$ of each cell."""
-        return self.cells.weight_norms
-
-    @property
-    def bias_norms(self) -> Float[Tensor, " cells"]:
-        r"""$\lVert b_P \rVert_\infty$ of each cell."""
-        return self.cells.bias_norms
-
     @cached_property
     def boundary(self) -> Float[Tensor, "2 k"]:
         """The decision boundary as x and y of one line with gaps: `ax.plot(*picture.boundary)`."""
@@ -373,17 +363,17 @@ class Ridge(NamedTuple):
     near: Norms
 
 
-def ridge(view: SampledWindow, data: Float[Tensor, "n 2"], *, within: float, count: int = 4000) -> Ridge:
+def ridge(view: SampledWindow, data: Float[Tensor, "n 2"], *, within: float) -> Ridge:
     """Compare the decision boundary with the window, and with its part closer than `within` to the training points.
 
-    The output is read at `count` points on the boundary.
+    The output is read at 4000 points on the boundary.
     """
     boundary, cells = view.boundary, view.cells
     if not len(boundary):
         none = Norms(*view.points.new_full((3,), torch.nan))
         return Ridge(none, none)
     close = nearest_distance(view.points, data) < within
-    outputs = cells.network(points_along(boundary.segments, count)).norm(dim=-1)
+    outputs = cells.network(points_along(boundary.segments, 4000)).norm(dim=-1)
     lengths = {"first_weights": boundary.lengths}
     window = [
         *(probability_larger(norm[boundary.cells], norm, **lengths, second_weights=cells.areas) for norm in view.norms),
@@ -396,14 +386,14 @@ def ridge(view: SampledWindow, data: Float[Tensor, "n 2"], *, within: float, cou
     return Ridge(Norms(*window), Norms(*near))
 
 
-def other_ridges(view: SampledWindow, boundaries: Sequence[Boundary], *, count: int = 2000) -> Norms:
+def other_ridges(view: SampledWindow, boundaries: Sequence[Boundary]) -> Norms:
     """By chance: the probabilities of `Ridge.window` on the boundaries of other networks; NaN without a boundary."""
     rows = []
     for boundary in boundaries:
         if not len(boundary):
             rows.append(view.points.new_full((3,), torch.nan))
             continue
-        points, cell_of = _off_hyperedges(view.cells, points_along(boundary.segments, count))
+        points, cell_of = _off_hyperedges(view.cells, points_along(boundary.segments, 2000))
         exact = [probability_larger(norm[cell_of], norm, second_weights=view.cells.areas) for norm in view.norms]
         outputs = view.cells.network(points).norm(dim=-1)
         rows.append(torch.stack([*exact, probability_larger(outputs, view.outputs)]))

@@ -17,7 +17,7 @@ from leakage.trainers.ensembles import Recipe
 from planted import RANDOM_LABELS, half_space, one_layer, points
 from reproduced.papers.polytopes import boundary_attacks, data_planes, shadow_attacks, signals
 from reproduced.papers.polytopes.boundary_attacks import WalkSettings, walk_to_boundary
-from reproduced.papers.polytopes.shadow_attacks import AttackedNetwork, RaySettings, TargetAndShadow, Task
+from reproduced.papers.polytopes.shadow_attacks import AttackedNetwork, TargetAndShadow, Task
 from reproduced.papers.polytopes.subdivision import subdivide
 from reproduced.papers.polytopes.windows import unit_square
 from reproduced.runtime import Run, stream
@@ -35,7 +35,6 @@ MEMORISED, RUN = noise_task(), Run("smoke", 0, torch.device("cpu"))
 
 
 QUICK = Settings(hidden=16, recipe=Recipe(epochs=20, batch=40, learning_rate=1e-2), trees=30)
-RAYS = RaySettings(rays=2, boundaries=3, cells=4, until=20.0)
 
 
 def test_each_network_fits_its_members_and_not_the_outsiders():
@@ -52,7 +51,7 @@ def test_each_network_fits_its_members_and_not_the_outsiders():
 
 
 def test_what_memorises_is_found_out_by_posteriors():
-    found = shadow_attacks.attack_split(0, task=MEMORISED, run=RUN, rays=RAYS, settings=QUICK)
+    found = shadow_attacks.attack_split(0, task=MEMORISED, run=RUN, settings=QUICK)
     assert found.fit.train > 0.99
     gap = (found.fit.train - found.fit.test) / 2
     assert float(found.scores["threshold: correct"].accuracy) == pytest.approx(0.5 + gap, abs=1e-12)
@@ -65,7 +64,7 @@ def test_what_memorises_is_found_out_by_posteriors():
 
 def test_what_has_learned_nothing_is_not_found_out_by_posteriors():
     task = noise_task(epochs=0)
-    found = shadow_attacks.attack_split(0, task=task, run=RUN, rays=RAYS, settings=QUICK, models=("GBDT",))
+    found = shadow_attacks.attack_split(0, task=task, run=RUN, settings=QUICK, models=("GBDT",))
     error = math.sqrt(241 / (12 * 120 * 120))  # Mann-Whitney, no ties
     for name, row in found.scores.items():
         # Seventeen areas: one in a hundred sets of them passes four standard errors.
@@ -73,7 +72,7 @@ def test_what_has_learned_nothing_is_not_found_out_by_posteriors():
 
 
 def test_further_trainings_of_the_network_move_nothing_else():
-    attack = partial(shadow_attacks.attack_split, 0, task=MEMORISED, run=RUN, rays=RAYS, settings=QUICK)
+    attack = partial(shadow_attacks.attack_split, 0, task=MEMORISED, run=RUN, settings=QUICK)
     once, again = (attack(models=("NN standardised",), sets=("distance",), trainings=count) for count in (0, 3))
     for name, row in once.scores.items():
         torch.testing.assert_close(again.scores[name].accuracy, row.accuracy)
