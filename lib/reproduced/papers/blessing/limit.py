@@ -194,7 +194,18 @@ def solve(
             break
         active, part, here, gap = active[unsolved], part.take(unsolved), here[unsolved], gap[unsolved]
         logs[active] = here + _METHODS[method](here, gap, part)
-    return _report(setting, flat, best, residual, used, nodes=nodes, strict=strict)
+    converged = residual < TOLERANCE
+    if strict and not bool(converged.all()):
+        worst = int(torch.where(converged, -torch.inf, residual.nan_to_num(torch.inf)).argmax())
+        raise ArithmeticError(
+            f"the system did not converge at {int((~converged).sum())} of {len(logs)} points; the worst, "
+            f"λ = {float(flat.penalty[worst]):g}, δ = {float(flat.delta[worst]):g}, κ = {float(flat.kappa[worst]):g}, "
+            f"has residual {float(residual[worst]):.1e}: allow more `iterations` or more `nodes`."
+        )
+    numbers = (*best.exp().unbind(-1), *_moments(best, flat.kappa, nodes))
+    numbers = (torch.where(converged, number, torch.nan) for number in numbers)
+    parts = (*numbers, flat.kappa, residual, used, converged)
+    return Solution(*(part.reshape(setting.penalty.shape) for part in parts))
 
 
 def _newton(logs: Tensor, gap: Tensor, setting: Setting) -> Tensor:
@@ -257,23 +268,6 @@ def _start(setting: Setting) -> Tensor:
     r"""The solution for a large ridge: $s = 4$, $r^2 = 1/4$, $\theta = \E\rho''(\kappa Z)$; $\lambda + 1/4$ for λ."""
     theta = label_moments(torch.zeros_like(setting.kappa)[:, None], setting.kappa).curvature[:, 0]
     return _image(setting, setting.penalty + 0.25, theta, r_squared=0.25, scale=4.0)
-
-
-def _report(
-    setting: Setting, flat: Setting, logs: Tensor, residual: Tensor, used: Tensor, *, nodes: int, strict: bool
-) -> Solution:
-    converged = residual < TOLERANCE
-    if strict and not bool(converged.all()):
-        worst = int(torch.where(converged, -torch.inf, residual.nan_to_num(torch.inf)).argmax())
-        raise ArithmeticError(
-            f"the system did not converge at {int((~converged).sum())} of {len(logs)} points; the worst, "
-            f"λ = {float(flat.penalty[worst]):g}, δ = {float(flat.delta[worst]):g}, κ = {float(flat.kappa[worst]):g}, "
-            f"has residual {float(residual[worst]):.1e}: allow more `iterations` or more `nodes`."
-        )
-    numbers = (*logs.exp().unbind(-1), *_moments(logs, flat.kappa, nodes))
-    numbers = (torch.where(converged, number, torch.nan) for number in numbers)
-    parts = (*numbers, flat.kappa, residual, used, converged)
-    return Solution(*(part.reshape(setting.penalty.shape) for part in parts))
 
 
 class InfiniteRidge(NamedTuple):

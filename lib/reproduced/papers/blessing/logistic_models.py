@@ -21,7 +21,14 @@ from leakage.data.gaussians import bartlett_factor
 from leakage.draws import gaussian, uniform
 from leakage.metrics.estimates import Estimate
 from reproduced.papers.blessing.limit import Solution
-from reproduced.papers.blessing.logistic_regression import Fit, fit, leave_one_out, predict_with_point, train_with_point
+from reproduced.papers.blessing.logistic_regression import (
+    Fit,
+    fit,
+    leave_one_out,
+    predict_with_point,
+    require_convergence,
+    train_with_point,
+)
 from reproduced.papers.blessing.output_law import OutputLaw
 from reproduced.papers.blessing.proximal_operator import curvature, inverse_prox, loss
 
@@ -242,7 +249,7 @@ def simulate_outputs(
         parts.append(predict_with_point(model, data.cross, points.squares, points.labels))
         for j, column in enumerate(again):
             added = data.cross[..., j], points.squares[j], points.labels[j]
-            column.append(_require_convergence(train_with_point(model, data.labels, *added)).logits[:, -1])
+            column.append(require_convergence(train_with_point(model, data.labels, *added)).logits[:, -1])
     without, outputs, gamma = (torch.cat(column).mT.contiguous() for column in zip(*parts, strict=True))
     refits = torch.stack([torch.cat(column) for column in again]) if again else without[:, :0]
     return PointOutputs(without, outputs, gamma, refits)
@@ -332,13 +339,7 @@ def influence_error(
 
 
 def coefficient_distances(
-    ensemble: Bilevel,
-    solution: Solution,
-    *,
-    penalty: float,
-    trials: int,
-    generator: torch.Generator,
-    level: float = 0.95,
+    ensemble: Bilevel, solution: Solution, *, penalty: float, trials: int, generator: torch.Generator
 ) -> list[Estimate]:
     r"""Distances of $\hat\beta_j - \alpha\beta^*_j$ from its normal law, among the strong and among the weak features.
 
@@ -363,11 +364,11 @@ def coefficient_distances(
         truth = gaussian((ensemble.d,), generator=generator)
         truth = truth * ensemble.sigma_beta * ensemble.d**0.5 / truth.norm()
         labels = _draw_labels(rows[:, : ensemble.d] @ truth, generator)
-        model = _require_convergence(fit(rows @ rows.mT, labels, ridge=ensemble.ridge(penalty)))
+        model = require_convergence(fit(rows @ rows.mT, labels, ridge=ensemble.ridge(penalty)))
         coefficients = rows.mT @ model.dual
         found["head"].append((coefficients[: ensemble.d] - solution.alpha * truth) / spread["head"])
         found["tail"].append(coefficients[ensemble.d :] / spread["tail"])
-    return [_normal_distance(torch.cat(found[part]), laws=2, level=level) for part in ("head", "tail")]
+    return [_normal_distance(torch.cat(found[part]), laws=2) for part in ("head", "tail")]
 
 
 def point_laws(law: OutputLaw, gamma: Float[Tensor, " k"]) -> OutputLaw:
@@ -376,12 +377,12 @@ def point_laws(law: OutputLaw, gamma: Float[Tensor, " k"]) -> OutputLaw:
     return OutputLaw(law.alpha * one, law.sigma * one, gamma, law.kappa * one)
 
 
-def law_distances(found: PointOutputs, points: Points, law: OutputLaw, *, level: float = 0.95) -> LawDistances:
+def law_distances(found: PointOutputs, points: Points, law: OutputLaw) -> LawDistances:
     r"""Distances of outputs at fixed points from $N(\alpha Z_j, \sigma^2)$ and from the law of its proximal operator.
 
     A member's output w is mapped back to the output of the model without it, $w + \gamma(\rho'(w) - y)$; both laws are
     then the standard normal one of $(h - \alpha Z_j) / \sigma$. Intervals are over training sets, by the inequality of
-    Dvoretzky, Kiefer, Wolfowitz and Massart. Together, the intervals of both laws at all points cover with `level`, so
+    Dvoretzky, Kiefer, Wolfowitz and Massart. Together, the intervals of both laws at all points cover with 95 %, so
     they are conservative.
     """
     centre, spread, laws = (law.alpha * points.teacher).unsqueeze(-1), law.sigma.unsqueeze(-1), 2 * len(points.labels)
@@ -389,16 +390,16 @@ def law_distances(found: PointOutputs, points: Points, law: OutputLaw, *, level:
     pulled = inverse_prox(found.refits, gamma, points.labels.unsqueeze(-1))
 
     def distances(outputs: Tensor) -> list[Estimate]:
-        return [_normal_distance(row, laws=laws, level=level) for row in (outputs - centre) / spread]
+        return [_normal_distance(row, laws=laws) for row in (outputs - centre) / spread]
 
     return LawDistances(distances(found.without), distances(pulled), distances(found.refits))
 
 
-def _normal_distance(values: Float[Tensor, " n"], *, laws: int, level: float) -> Estimate:
+def _normal_distance(values: Float[Tensor, " n"], *, laws: int) -> Estimate:
     """The distance of `values` from the standard normal law; the intervals of so many `laws` cover together."""
-    reach = math.sqrt(math.log(2 * laws / (1 - level)) / (2 * len(values)))
+    reach = math.sqrt(math.log(2 * laws / 0.05) / (2 * len(values)))
     gap = float(stats.kstest(values.numpy(), "norm").statistic)
-    return Estimate(gap, max(0.0, gap - reach), min(1.0, gap + reach), n=len(values), level=level)
+    return Estimate(gap, max(0.0, gap - reach), min(1.0, gap + reach), n=len(values))
 
 
 def _draw_rows(n: int, columns: int, explicit: int, trials: int, generator: torch.Generator) -> Tensor:
@@ -419,18 +420,7 @@ def _train_batches(
     per_batch = max(1, _BATCH // ensemble.n**2)
     for begin in range(0, trials, per_batch):
         data = draw_training_sets(ensemble, min(per_batch, trials - begin), generator=generator, points=points)
-        yield data, _require_convergence(fit(data.gram(), data.labels, ridge=ensemble.ridge(penalty)))
-
-
-def _require_convergence(model: Fit) -> Fit:
-    """The model, unless one of its batch did not converge: no mean leaves one out."""
-    if not bool(model.converged.all()):
-        worst = float(model.change[~model.converged].max())
-        raise ArithmeticError(
-            f"{int((~model.converged).sum())} of {model.converged.numel()} models did not converge: the last step "
-            f"moved a logit by {worst:.3g}; is the ridge μ = {model.ridge:.3g} too small for double precision?"
-        )
-    return model
+        yield data, require_convergence(fit(data.gram(), data.labels, ridge=ensemble.ridge(penalty)))
 
 
 def _overlaps(ensemble: Bilevel, data: TrainingSets, model: Fit) -> tuple[Tensor, Tensor]:

@@ -17,6 +17,7 @@ from torch.nn.functional import softplus
 
 from reproduced.papers.blessing.proximal_operator import curvature, prox
 
+_TOLERANCE = 1e-4  # of the change of a logit and of the residual
 _LEAST_DECREASE = 1e-4  # share of the promised decrease of the objective that a step must bring
 _HALVINGS = 40
 _STEP_TOLERANCE = 1e-3  # largest residual of a Newton step's equation, as a share of its right-hand side
@@ -67,16 +68,15 @@ def fit(
     *,
     ridge: float,
     start: Float[Tensor, "*b n"] | None = None,
-    tolerance: float = 1e-4,
     most_steps: int = 100,
 ) -> Fit:
-    r"""Train by Newton's method on the dual coefficients until a step moves no logit by more than `tolerance`.
+    r"""Train by Newton's method on the dual coefficients until a step moves no logit by more than 1e-4.
 
     $$ \Delta c = (\mu I + WK)^{-1} r = \tfrac1\mu \bigl(r - W^{1/2} B^{-1} W^{1/2} K r\bigr), \qquad
        r = y - \rho'(f) - \mu c, \quad B = \mu I + W^{1/2} K W^{1/2} = LL^\top. $$
 
     A step is halved until the objective falls. These are the iterates of Newton's method for b, however many features
-    there are. It converges quadratically, so the logits are right to about the square of the tolerance. `converged` is
+    there are. It converges quadratically, so the logits are right to about 1e-8. `converged` is
     False for a model that has not arrived after `most_steps`.
 
     Where μ is small beside $WK$, the difference $r - W^{1/2} B^{-1} W^{1/2} K r$ cancels. Such a step is computed as
@@ -98,16 +98,27 @@ def fit(
     dual = torch.zeros_like(targets) if start is None else start.expand(labels.shape).reshape(-1, n).clone()
     change = torch.full_like(targets[:, 0], torch.inf)
     for _ in range(most_steps):
-        moving = (change > tolerance).nonzero().squeeze(-1)
+        moving = (change > _TOLERANCE).nonzero().squeeze(-1)
         if not len(moving):
             break
         moving_grams = grams if len(moving) == len(grams) else grams[moving]
         dual[moving], change[moving] = _newton_step(moving_grams, targets[moving], dual[moving], ridge)
     logits = _product(grams, dual)
     residual = _residual(targets, logits, ridge * dual).abs().amax(-1)
-    converged = (change <= tolerance) & (residual <= tolerance)
+    converged = (change <= _TOLERANCE) & (residual <= _TOLERANCE)
     diagnostics = (part.reshape(batch) for part in (residual, change, converged))
     return Fit(gram, dual.reshape(*batch, n), logits.reshape(*batch, n), ridge, *diagnostics)
+
+
+def require_convergence(model: Fit) -> Fit:
+    """The models, unless one of them did not converge: no mean leaves one out."""
+    if not bool(model.converged.all()):
+        worst = float(model.change[~model.converged].max())
+        raise ArithmeticError(
+            f"{int((~model.converged).sum())} of {model.converged.numel()} models did not converge: the last step "
+            f"moved a logit by {worst:.3g}; is the ridge μ = {model.ridge:.3g} too small for double precision?"
+        )
+    return model
 
 
 def predict_with_point(

@@ -6,7 +6,6 @@ changes nothing. `simulate_constants` draws from a generator; the rest is not ra
 Theorems 5 and 6, and equation (5).
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,7 +16,7 @@ from torch import Tensor
 from leakage.draws import gaussian, uniform
 from leakage.precision import DTYPE
 from reproduced.papers.blessing.limit import Setting, Spectrum, broadcast_float64
-from reproduced.papers.blessing.logistic_regression import Fit, fit
+from reproduced.papers.blessing.logistic_regression import fit, require_convergence
 from reproduced.papers.blessing.proximal_operator import curvature
 
 _BATCH = 2**18  # numbers in the Gram matrices trained at once
@@ -88,14 +87,15 @@ def covariance(spectrum: str, *, features: int, rows: int, kappa: float, weak_si
     return Covariance(values, teacher, rows)
 
 
-def printed_bilevel(*, penalty: float, samples: float, phi: Float[Tensor, "*b"], sigma_beta: float = 10.0) -> Setting:
+def printed_bilevel(*, penalty: float, samples: float, phi: Float[Tensor, "*b"]) -> Setting:
     r"""The bi-level ensemble with equation (5) read to the letter: its numbers are the eigenvalues of $\Sigma^2$.
 
-    Then $\sqrt\phi$ and $\sqrt{\phi/(\phi - 1)}$ are those of Σ at $\eta = 1$, and the teacher's logit has the standard
-    deviation $\kappa = \sigma_\beta \phi^{-1/4}$, for $\beta^{*\top} \Sigma \beta^* / p \to \sigma_\beta^2/\sqrt\phi$:
-    the signal fades as φ grows. `limit.Setting.bilevel` has the reading that the text around (5), (53) and (61) need.
+    Then $\sqrt\phi$ and $\sqrt{\phi/(\phi - 1)}$ are those of Σ at $\eta = 1$. With $\sigma_\beta = 10$ the teacher's
+    logit has the standard deviation $\kappa = \sigma_\beta \phi^{-1/4}$, for
+    $\beta^{*\top} \Sigma \beta^* / p \to \sigma_\beta^2/\sqrt\phi$: the signal fades as φ grows.
+    `limit.Setting.bilevel` has the reading that the text around (5), (53) and (61) need.
     """
-    penalties, delta, phi, sigma = broadcast_float64(penalty, samples / phi, phi, sigma_beta)
+    penalties, delta, phi, sigma = broadcast_float64(penalty, samples / phi, phi, 10.0)
     one = torch.ones_like(phi)
     spectrum = Spectrum(
         torch.stack([phi.sqrt(), (phi / (phi - 1)).sqrt()], -1),
@@ -114,35 +114,17 @@ def simulate_constants(one: Covariance, *, penalty: float, trials: int, generato
 
     γ being the mean of $x_0^\top (X^\top W X + \mu I)^{-1} x_0$ over a fresh point.
     """
-    variances = one.eigenvalues / len(one.eigenvalues)
-    parts = [
-        _measure(one, variances, rows, model) for rows, model in _train(one, variances, penalty, trials, generator)
-    ]
-    return Constants(*(torch.cat(column) for column in zip(*parts, strict=True)))
-
-
-def _train(
-    one: Covariance, variances: Tensor, penalty: float, trials: int, generator: torch.Generator
-) -> Iterator[tuple[Tensor, Fit]]:
-    """Training rows and models, a batch of bounded memory at a time."""
+    variances, parts = one.eigenvalues / len(one.eigenvalues), []
     per_batch = max(1, _BATCH // one.rows**2)
     for begin in range(0, trials, per_batch):
         shape = (min(per_batch, trials - begin), one.rows, len(variances))
         rows = gaussian(shape, generator=generator) * variances.sqrt()
         labels = (uniform(shape[:2], generator=generator) < torch.sigmoid(rows @ one.teacher)).to(rows.dtype)
-        model = fit(rows @ rows.mT, labels, ridge=penalty * one.delta)
-        if not bool(model.converged.all()):
-            raise ArithmeticError(
-                f"a model did not converge: its last step moved a logit by {float(model.change.max()):.3g}"
-            )
-        yield rows, model
-
-
-def _measure(one: Covariance, variances: Tensor, rows: Tensor, model: Fit) -> tuple[Tensor, Tensor, Tensor]:
-    """α, σ and γ of each model of a batch."""
-    coefficients = (model.dual.unsqueeze(-2) @ rows).squeeze(-2)
-    alpha = coefficients @ (variances * one.teacher) / one.kappa**2
-    spread = (coefficients.square() @ variances - (alpha * one.kappa).square()).clamp_min(0).sqrt()
-    root = curvature(model.logits).sqrt().unsqueeze(-1)
-    explained = torch.linalg.solve_triangular(model.factor, root * rows, upper=False).square().sum(-2)
-    return alpha, spread, (variances * (1 - explained)).sum(-1) / model.ridge
+        model = require_convergence(fit(rows @ rows.mT, labels, ridge=penalty * one.delta))
+        coefficients = (model.dual.unsqueeze(-2) @ rows).squeeze(-2)
+        alpha = coefficients @ (variances * one.teacher) / one.kappa**2
+        spread = (coefficients.square() @ variances - (alpha * one.kappa).square()).clamp_min(0).sqrt()
+        root = curvature(model.logits).sqrt().unsqueeze(-1)
+        explained = torch.linalg.solve_triangular(model.factor, root * rows, upper=False).square().sum(-2)
+        parts.append(Constants(alpha, spread, (variances * (1 - explained)).sum(-1) / model.ridge))
+    return Constants(*(torch.cat(column) for column in zip(*parts, strict=True)))

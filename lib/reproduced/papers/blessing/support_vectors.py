@@ -183,14 +183,7 @@ FEATURE_MODELS: Mapping[str, Callable[[torch.Generator], FeatureModel]] = {
 
 
 def measure_privacy(
-    name: str,
-    *,
-    widths: Sequence[int],
-    rows: int,
-    trials: int,
-    generator: torch.Generator,
-    fresh: int = 20,
-    bin_width: float = 0.05,
+    name: str, *, widths: Sequence[int], rows: int, trials: int, generator: torch.Generator, bin_width: float = 0.05
 ) -> Curve:
     r"""One panel of Figure 14, for a point of the law `name`: the generator draws the point first.
 
@@ -200,7 +193,7 @@ def measure_privacy(
     and two to judge it.
     """
     model = FEATURE_MODELS[name](generator)
-    found = train_machines(model, widths=widths, rows=rows, trials=trials, fresh=fresh, generator=generator)
+    found = train_machines(model, widths=widths, rows=rows, trials=trials, generator=generator)
     inside, outside, half = model.label * found.member, model.label * found.outsider, trials // 2
     # Of different training sets, as the paper's: pairs would hide the histograms' noise.
     biased = [

@@ -9,10 +9,11 @@ features there is the soft margin, by scikit-learn. Leading dimensions are indep
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int, Num
+from jaxtyping import Float, Num
 from sklearn.svm import SVC
 from torch import Tensor
 
+_TOLERANCE = 1e-9  # violations up to this are rounding, in units of the margin, and of the largest a_i
 _ROUNDS = 200  # of pivoting; most batches need fewer than 10
 _PATIENCE = 4  # rounds without fewer violations before a machine moves one point at a time
 _NO_NORM = 1e-6  # share of the dual coefficients' sum below which ‖w‖² is rounding
@@ -44,7 +45,7 @@ class Machine:
         return (outputs + self.offset.unsqueeze(-1)) / self.norm.unsqueeze(-1)
 
 
-def hard_margin(gram: Float[Tensor, "*b n n"], labels: Num[Tensor, "*b n"], *, tolerance: float = 1e-9) -> Machine:
+def hard_margin(gram: Float[Tensor, "*b n n"], labels: Num[Tensor, "*b n"]) -> Machine:
     r"""The separating hyperplane of largest margin, by block pivoting on the set S of support vectors.
 
     $$ \min_a \tfrac12 a^\top Q a - \mathbf 1^\top a, \quad y^\top a = 0, \; a \ge 0, \qquad
@@ -61,28 +62,34 @@ def hard_margin(gram: Float[Tensor, "*b n n"], labels: Num[Tensor, "*b n"], *, t
     Args:
         gram: $K$, positive definite.
         labels: ±1, both present in each training set.
-        tolerance: violations up to this are rounding, in units of the margin, and of the largest $a_i$.
     """
     n, batch = gram.shape[-1], gram.shape[:-2]
     signs = labels.to(gram.dtype).reshape(-1, n)
-    state = _Pivots(_quadratic(gram, signs), signs, tolerance)
+    quadratic, support = _quadratic(gram, signs), torch.ones_like(signs, dtype=torch.bool)
+    dual, offset = torch.zeros_like(signs), torch.zeros_like(signs[:, 0])
+    fewest = torch.full_like(offset, n + 1, dtype=torch.int64)
+    patience, moving = torch.full_like(fewest, _PATIENCE), torch.arange(len(signs), device=signs.device)
     for _ in range(_ROUNDS):
-        moving = state.violations.nonzero().squeeze(-1)
+        part = quadratic if len(moving) == len(signs) else quadratic[moving]
+        y, inside = signs[moving], support[moving]
+        a, b = _equality_solution(part, y, inside)
+        dual[moving], offset[moving] = a, b
+        slack = (part @ a.unsqueeze(-1)).squeeze(-1) + b.unsqueeze(-1) * y - 1
+        negative = a < -_TOLERANCE * a.abs().amax(-1, keepdim=True)
+        wrong = torch.where(inside, negative, slack < -_TOLERANCE)
+        count = wrong.sum(-1)
+        patience[moving] = torch.where(count < fewest[moving], _PATIENCE, patience[moving] - 1)
+        fewest[moving] = torch.minimum(count, fewest[moving])
+        order = torch.arange(1, n + 1, device=wrong.device) * wrong
+        last = wrong & (order == order.amax(-1, keepdim=True))
+        support[moving] = inside ^ torch.where((patience[moving] >= 0).unsqueeze(-1), wrong, last)
+        moving = moving[count > 0]
         if not len(moving):
             break
-        state.advance(moving)
     else:
-        raise ArithmeticError(
-            f"pivoting did not end after {_ROUNDS} rounds for {len(moving)} machines; "
-            f"raise `tolerance` from {tolerance!r}."
-        )
-    square = _squared_norm(state.quadratic, state.dual)
-    return Machine(
-        state.dual.reshape(*batch, n),
-        state.offset.reshape(batch),
-        square.clamp_min(0).sqrt().reshape(batch),
-        signs.reshape(*batch, n),
-    )
+        raise ArithmeticError(f"pivoting did not end after {_ROUNDS} rounds for {len(moving)} machines.")
+    norm = _squared_norm(quadratic, dual).clamp_min(0).sqrt()
+    return Machine(dual.reshape(*batch, n), offset.reshape(batch), norm.reshape(batch), signs.reshape(*batch, n))
 
 
 def soft_margin(gram: Float[Tensor, "*b n n"], labels: Num[Tensor, "*b n"], *, cost: float = 1.0) -> Machine:
@@ -107,40 +114,6 @@ def soft_margin(gram: Float[Tensor, "*b n n"], labels: Num[Tensor, "*b n"], *, c
     square, total = _squared_norm(_quadratic(gram.double(), signs), dual), dual.sum(-1)
     norm = torch.where(square > _NO_NORM * total, square, 0.0).sqrt()
     return Machine(dual.reshape(*batch, n), offset.reshape(batch), norm.reshape(batch), signs.reshape(*batch, n))
-
-
-class _Pivots:
-    """Machines on their way to the support vectors of the hard margin."""
-
-    def __init__(self, quadratic: Tensor, signs: Tensor, tolerance: float) -> None:
-        self.quadratic, self.signs, self.tolerance = quadratic, signs, tolerance
-        self.support = torch.ones_like(signs, dtype=torch.bool)
-        self.dual, self.offset = torch.zeros_like(signs), torch.zeros_like(signs[:, 0])
-        count = torch.full_like(self.offset, signs.shape[-1] + 1, dtype=torch.int64)
-        self.fewest, self.violations, self.patience = count, count.clone(), torch.full_like(count, _PATIENCE)
-
-    def advance(self, moving: Int[Tensor, " m"]) -> None:
-        """Solve for the present sets, and move the points that violate the conditions into S or out of it."""
-        quadratic = self.quadratic if len(moving) == len(self.signs) else self.quadratic[moving]
-        signs, support = self.signs[moving], self.support[moving]
-        dual, offset = _equality_solution(quadratic, signs, support)
-        slack = (quadratic @ dual.unsqueeze(-1)).squeeze(-1) + offset.unsqueeze(-1) * signs - 1
-        negative = dual < -self.tolerance * dual.abs().amax(-1, keepdim=True)
-        wrong = torch.where(support, negative, slack < -self.tolerance)
-        self.dual[moving], self.offset[moving] = dual, offset
-        self.violations[moving] = wrong.sum(-1)
-        self.support[moving] = support ^ self._flips(moving, wrong)
-
-    def _flips(self, moving: Tensor, wrong: Bool[Tensor, "m n"]) -> Bool[Tensor, "m n"]:
-        """All violations while their number falls or patience lasts, else the last one only."""
-        count = self.violations[moving]
-        fewer = count < self.fewest[moving]
-        patience = torch.where(fewer, _PATIENCE, self.patience[moving] - 1)
-        self.fewest[moving] = torch.where(fewer, count, self.fewest[moving])
-        self.patience[moving] = patience
-        order = torch.arange(1, wrong.shape[-1] + 1, device=wrong.device) * wrong
-        last = wrong & (order == order.amax(-1, keepdim=True))
-        return torch.where((patience >= 0).unsqueeze(-1), wrong, last)
 
 
 def _equality_solution(quadratic: Tensor, signs: Tensor, support: Tensor) -> tuple[Tensor, Tensor]:
