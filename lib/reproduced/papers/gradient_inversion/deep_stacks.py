@@ -19,7 +19,14 @@ from leakage.inversion.federated import DeepStack, batch_gradient
 from leakage.inversion.reconstruction import match_error
 from leakage.precision import DTYPE
 from reproduced.papers.gradient_inversion import deep_networks, server_weights
-from reproduced.papers.gradient_inversion.games import INPUTS, Game, alternating_signs, attack_device, draw_round
+from reproduced.papers.gradient_inversion.games import (
+    INPUTS,
+    Game,
+    alternating_signs,
+    attack_device,
+    draw_round,
+    gradient_gap,
+)
 from reproduced.runtime import Run, move, stream
 
 
@@ -80,12 +87,7 @@ def two_layer_gaps(game: Game, *, depth: int, rounds: int, seed: int) -> Float[T
         stack = DeepStack(seen.weights, activation=game.activation, depth=depth, kind="paired", bias=game.bias)
         gradient = batch_gradient(stack, played.inputs, played.labels, loss="half_sum")
         below = deep_networks.effective_observation(stack, gradient, batch=game.batch, loss="half_sum")
-        gap = 0.0
-        for one, other in ((below.hidden, seen.hidden), (below.outputs, seen.outputs)):
-            assert one is not None
-            assert other is not None
-            gap += float((one - other).norm() / other.norm())
-        gaps.append(gap)
+        gaps.append(gradient_gap(below, seen))
     return torch.tensor(gaps, dtype=DTYPE)
 
 

@@ -57,6 +57,16 @@ class Round:
     labels: Float[Tensor, " B"]
 
 
+def gradient_gap(first: Observation, second: Observation) -> float:
+    """How far the first gradient is from the second: the relative distances of both layers, added."""
+    gap = 0.0
+    for one, other in ((first.hidden, second.hidden), (first.outputs, second.outputs)):
+        assert one is not None
+        assert other is not None
+        gap += float((one - other).norm() / other.norm())
+    return gap
+
+
 def draw_round(game: Game, *, seed: int, index: int = 0) -> Round:
     """One round, determined by the rules, the seed and the index."""
     secret = stream(seed, f"client/{game.batch}/{game.dimension}/{game.inputs}/{index}")
@@ -123,10 +133,14 @@ def wrong_labels(game: Game, attack: Attack, *, rounds: int, run: Run) -> Bool[T
     for index in range(rounds):
         played = move(draw_round(game, seed=run.seed, index=index), device)
         guess = attack(played.observation, batch=game.batch, generator=run.stream(f"attack/{index}"))
-        assert guess.labels is not None
-        nearest = (played.inputs @ guess.inputs.mT).abs().argmax(-1)
-        found.append(bool((guess.labels[nearest] * played.labels <= 0).any()))
+        found.append(bool((match_labels(guess, played.inputs) * played.labels <= 0).any()))
     return torch.tensor(found)
+
+
+def match_labels(guess: Reconstruction, inputs: Float[Tensor, "B d"]) -> Float[Tensor, " B"]:
+    """The label found for each true input, that of the nearest line."""
+    assert guess.labels is not None
+    return guess.labels[(inputs @ guess.inputs.mT).abs().argmax(-1)]
 
 
 def direction_errors(
@@ -156,21 +170,17 @@ def fitted_exponent(x: Sequence[float], values: Float[Tensor, "points n"]) -> Es
 
 
 def weight_ratio(
-    activation: Callable[[Tensor], Tensor],
-    *,
-    bias: float = 0.0,
-    labels: Sequence[float] = (-1.0, 1.0),
-    norm: float = 1.0,
+    activation: Callable[[Tensor], Tensor], *, bias: float = 0.0, labels: Sequence[float] = (-1.0, 1.0)
 ) -> float:
-    r"""$\kappa = \max|r^{*}| / \min|r^{*}|$, the largest ratio of two components' weights.
+    r"""$\kappa = \max|r^{*}| / \min|r^{*}|$, the largest ratio of two components' weights, for inputs of norm 1.
 
-    Inputs of one norm have one $s_p$, so that only the residuals of a wide network, $r^{*} = s_0(t) + b - y$, differ. κ
+    Inputs of one norm have one $s_p$, so that only the residuals of a wide network, $r^{*} = s_0 + b - y$, differ. κ
     is 1 where $s_0 + b = 0$ and infinite where a label equals $s_0 + b$, which hides its input.
 
     Source: Wang et al., Claim 5.4 and Remark 1. The claim has κ = 1 for "odd activations like sigmoid or tanh", but the
     sigmoid is odd only about its mean 1/2.
     """
-    mean = float(moment(activation, torch.tensor(norm, dtype=DTYPE), order=0))
+    mean = float(moment(activation, torch.ones((), dtype=DTYPE), order=0))
     residuals = [abs(mean + bias - label) for label in labels]
     rounding = 1e-12 * (abs(mean) + abs(bias) + max(abs(label) for label in labels))
     return max(residuals) / min(residuals) if min(residuals) > rounding else math.inf

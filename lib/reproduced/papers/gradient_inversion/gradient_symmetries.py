@@ -20,7 +20,7 @@ from leakage.inversion import span
 from leakage.inversion.reconstruction import match_error
 from leakage.precision import DTYPE
 from reproduced.papers.gradient_inversion.error_laws import span_error
-from reproduced.papers.gradient_inversion.games import Game, Round, draw_round, play_round
+from reproduced.papers.gradient_inversion.games import Game, Round, draw_round, gradient_gap, play_round
 from reproduced.runtime import stream
 
 _RANK_TOLERANCE = 1e-9  # singular values that are 0 come out below 1e-14, the others above 1e-4
@@ -84,12 +84,7 @@ def play_twin(game: Game, twin: Callable[[Tensor, Tensor], Batch], *, seed: int,
     seen = first.observation
     inputs, residuals = twin(first.inputs, seen.predictions(first.inputs) - first.labels)
     other = play_round(game, inputs, seen.predictions(inputs) - residuals, seed=seed, index=index)
-    gap = 0.0
-    for one, two in ((other.observation.hidden, seen.hidden), (other.observation.outputs, seen.outputs)):
-        assert one is not None
-        assert two is not None
-        gap += float((one - two).norm() / two.norm())
-    return TwinRounds(first, other, gap)
+    return TwinRounds(first, other, gradient_gap(other.observation, seen))
 
 
 class Twins(NamedTuple):
@@ -127,13 +122,10 @@ def count_free_directions(game: Game, *, seed: int, index: int = 0) -> int:
     over all m neurons. It is 0 where the gradient identifies the batch to first order, B for ReLU, whose inputs have
     free lengths, $B(d + 1) - d$ for a linear and $B(B + 1)/2$ for a quadratic activation.
     """
-    inputs, seen, labels = (
-        (played := draw_round(game, seed=seed, index=index)).inputs,
-        played.observation,
-        played.labels,
-    )
+    played = draw_round(game, seed=seed, index=index)
+    inputs, seen = played.inputs, played.observation
     values, slopes = seen.activation.derivatives(inputs @ seen.weights.mT, order=1)
-    residuals = seen.predictions(inputs) - labels
+    residuals = seen.predictions(inputs) - played.labels
     moved = (residuals[:, None] * slopes).unsqueeze(-1) * seen.weights  # (B, m, d)
     jacobian = torch.cat([values.mT, moved.transpose(0, 1).flatten(1)], dim=1)
     sizes = torch.linalg.svdvals(jacobian / jacobian.norm(dim=0))

@@ -14,7 +14,7 @@ from leakage import draws
 from leakage.inversion.hermite import moment
 from leakage.inversion.reconstruction import match_error, match_inputs
 from leakage.precision import DTYPE
-from reproduced.papers.gradient_inversion.games import Attack, Game, attack_device, draw_round, play_round
+from reproduced.papers.gradient_inversion.games import Attack, Game, attack_device, draw_round, match_labels, play_round
 from reproduced.runtime import Run, move
 
 
@@ -33,9 +33,7 @@ def label_errors(game: Game, attack: Attack, *, rounds: int, run: Run) -> LabelE
         labels = 2 * draws.uniform((game.batch,), generator=run.stream(f"real labels/{game.batch}/{index}")) - 1
         played = move(play_round(game, inputs, labels, seed=run.seed, index=index), device)
         guess = attack(played.observation, batch=game.batch, generator=run.stream(f"attack/{index}"))
-        assert guess.labels is not None
-        nearest = (played.inputs @ guess.inputs.mT).abs().argmax(-1)
-        off = guess.labels[nearest] - played.labels
+        off = match_labels(guess, played.inputs) - played.labels
         found.append((float(off.square().mean().sqrt()), match_error(guess.inputs, played.inputs)))
     return LabelErrors(*torch.tensor(found, dtype=DTYPE).T)
 
