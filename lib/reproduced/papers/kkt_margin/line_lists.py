@@ -5,9 +5,10 @@ from typing import NamedTuple
 import torch
 
 from reproduced.papers.kkt_margin.line_problems import draw_scattered_problem
-from reproduced.papers.kkt_margin.line_reconstruction import candidates_from_weights
+from reproduced.papers.kkt_margin.line_reconstruction import candidates_from_function
 from reproduced.papers.kkt_margin.line_theorems import count_double_gaps, precision_and_recall
 from reproduced.papers.kkt_margin.max_margin import Optimum, optimum_on_line
+from reproduced.papers.kkt_margin.piecewise_linear import from_network
 
 _CLOSE = 1e-3  # of the span: closer points are not drawn, and closer candidates are one
 _WIDEST_GAP = 1e-7
@@ -54,7 +55,7 @@ def list_of_optimum(best: Optimum, points: torch.Tensor, labels: torch.Tensor) -
     reach = _REACH * (span + 1)
     window = dict(low=float(points[0]) - reach, high=float(points[-1]) + reach)
     care = dict(simplification=_SIMPLIFICATION, merge_distance=_CLOSE * span)
-    listed = candidates_from_weights(best.model, 1.0, algorithm="Algorithm 1", **care, **window)
+    listed = candidates_from_function(from_network(best.model), 1.0, algorithm="Algorithm 1", **care, **window)
     recovery = precision_and_recall(listed, points, tolerance=_CLOSE * span)
     right = round(recovery.precision * len(listed)) if len(listed) else 0
     return ListFound(len(listed), right, count_double_gaps(best.model, points, labels, best.multipliers))

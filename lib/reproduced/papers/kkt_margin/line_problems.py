@@ -93,7 +93,7 @@ def restricted_optima(
     at a point need not: there $s_{ij}$ must lie in [0, 1]. Optima that fail this are left out. Most of the `tries` fit
     no network to the labels, or give the global optimum. Points ascend.
     """
-    cones, y = _cones(points, labels)
+    cones, y = cones_on_line(points.double().numpy()), labels.double().numpy()
     least, found = optimum_on_line(points, labels).value, []
     for _ in range(tries):
         draws = uniform((len(cones.signs),), generator=generator, dtype=torch.float32)
@@ -114,11 +114,6 @@ def ramp_flat_ramp() -> tuple[Float[Tensor, " 4"], Float[Tensor, " 4"], Optimum]
     points = torch.tensor([-2, -0.5, 0.5, 2], dtype=DTYPE)
     labels = torch.tensor([-1, 1, 1, -1], dtype=DTYPE)
     return points, labels, optimum_on_line(points, labels)
-
-
-def _cones(points: Tensor, labels: Tensor) -> tuple[Cones, np.ndarray]:
-    x, y = (values.double().numpy() for values in (points, labels))
-    return cones_on_line(x), y
 
 
 def _kkt_point(cones: Cones, labels: np.ndarray) -> Optimum | None:

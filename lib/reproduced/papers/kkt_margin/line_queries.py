@@ -162,15 +162,15 @@ def compare_attacks(model: TwoLayer, points: Float[Tensor, " n"], precision: Pre
     )
     distances = (answers[:, None] - weights).abs()
     apart = float("inf") if min(distances.shape) == 0 else max(float(distances.amin(k).max()) for k in (0, 1))
-    hits, hits_by_weights = (((found[:, None] - points).abs() <= _HIT) for found in (answers, weights))
-    return Comparison(
-        queries=len(rebuilt.asked),
-        kinks=len(rebuilt.function.nodes),
-        found=int(hits.any(0).sum()),
-        found_by_weights=int(hits_by_weights.any(0).sum()),
-        wrong=int((~hits.any(1)).sum()),
-        apart=0.0 if max(distances.shape) == 0 else apart,
-    )
+    found = _count_hits(answers, weights, points, _HIT)
+    apart = 0.0 if max(distances.shape) == 0 else apart
+    return Comparison(len(rebuilt.asked), len(rebuilt.function.nodes), *found, apart)
+
+
+def _count_hits(answers: Tensor, weights: Tensor, points: Tensor, tolerance: float) -> tuple[int, int, int]:
+    """Training points in the list from answers and in that from weights, and wrong candidates from answers."""
+    hits, hits_by_weights = ((found[:, None] - points).abs() <= tolerance for found in (answers, weights))
+    return int(hits.any(0).sum()), int(hits_by_weights.any(0).sum()), int((~hits.any(1)).sum())
 
 
 def join_answers(
@@ -198,11 +198,8 @@ def compare_trained(
     reach = _REACH * float(points[-1] - points[0])
     window: dict[str, Any] = dict(low=float(points[0]) - reach, high=float(points[-1]) + reach)
     joined = join_answers(lambda places: model(places[:, None]), count=queries, **window)
-    hits, hits_by_weights = (
-        (candidates_from_function(function, margin, **window)[:, None] - points).abs() <= tolerance
-        for function in (joined, from_network(model))
-    )
-    return TrainedComparison(int(hits.any(0).sum()), int(hits_by_weights.any(0).sum()), int((~hits.any(1)).sum()))
+    answers, weights = (candidates_from_function(one, margin, **window) for one in (joined, from_network(model)))
+    return TrainedComparison(*_count_hits(answers, weights, points, tolerance))
 
 
 class _Line(NamedTuple):

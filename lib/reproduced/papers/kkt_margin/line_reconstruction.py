@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reproduced.papers.kkt_margin.piecewise_linear import Margins, PiecewiseLinear, from_network, simplify
+from reproduced.papers.kkt_margin.piecewise_linear import Margins, PiecewiseLinear, merge_close, simplify
 from reproduced.papers.kkt_margin.two_layer import TwoLayer
 
 _TOLERANCE = 1e-4  # relative to the margin: by so much a flat piece of a solver's exact optimum may not be flat
@@ -91,38 +91,6 @@ ALGORITHMS: dict[str, Callable[..., Float[Tensor, " c"]]] = {
 }
 
 
-def candidates_from_weights(
-    model: TwoLayer,
-    margin: float,
-    *,
-    low: float,
-    high: float,
-    algorithm: str = "complete",
-    simplification: float = 0.01,
-    merge_distance: float = 0.02,
-) -> Float[Tensor, " c"]:
-    r"""Candidates of a network whose kinks are not exact: a trained one, or a solver's.
-
-    Training smears each kink of the limit over many neurons. So the function is simplified first
-    (`piecewise_linear.simplify`, to `simplification` · m), and neurons that are dead, repeated or only nearly aligned
-    do not count. A piece then is flat within twice that of the margin.
-
-    Args:
-        low: left end of the window searched; it should lie well outside of the data.
-        high: its right end.
-        simplification: in units of the margin; the default suits trained networks, 1e-5 exact optima.
-    """
-    return candidates_from_function(
-        from_network(model),
-        margin,
-        low=low,
-        high=high,
-        algorithm=algorithm,
-        simplification=simplification,
-        merge_distance=merge_distance,
-    )
-
-
 def candidates_from_function(
     function: PiecewiseLinear,
     margin: float,
@@ -133,7 +101,18 @@ def candidates_from_function(
     simplification: float = 0.01,
     merge_distance: float = 0.02,
 ) -> Float[Tensor, " c"]:
-    """`candidates_from_weights` of a network whose function is known, for example from its answers."""
+    r"""Candidates of a network whose kinks are not exact: a trained one, a solver's, or one rebuilt from answers.
+
+    Training smears each kink of the limit over many neurons. So the function is simplified first
+    (`piecewise_linear.simplify`, to `simplification` · m), and neurons that are dead, repeated or only nearly aligned
+    do not count. A piece then is flat within twice that of the margin.
+
+    Args:
+        function: of the network, `piecewise_linear.from_network` if the weights are known.
+        low: left end of the window searched; it should lie well outside of the data.
+        high: its right end.
+        simplification: in units of the margin; the default suits trained networks, 1e-5 exact optima.
+    """
     simple = simplify(function, low=low, high=high, tolerance=simplification * margin)
     found = ALGORITHMS[algorithm](simple, margin, tolerance=2 * simplification, merge_distance=merge_distance)
     return found[(found > low) & (found < high)]
@@ -165,10 +144,4 @@ def point_from_ratio(model: TwoLayer) -> Float[Tensor, " d"]:
 
 
 def _merge(candidates: Tensor, distance: float) -> Tensor:
-    """Sorted candidates, with the mean of each group of neighbours that are closer than `distance`."""
-    candidates = candidates.sort().values
-    starts_group = torch.cat([torch.ones_like(candidates[:1], dtype=torch.bool), candidates.diff() > distance])
-    group, first = starts_group.cumsum(0) - 1, candidates[starts_group]
-    empty = torch.zeros_like(first)
-    size = empty.index_add(0, group, torch.ones_like(candidates))
-    return first + empty.index_add(0, group, candidates - first[group]) / size
+    return merge_close(candidates.sort().values, torch.ones_like(candidates), distance)[0]

@@ -83,7 +83,10 @@ def draw_sample(
     if not isinstance(law, Law):
         law = LAWS[law]
     rest = dimension - len(law.means[0])
-    offsets, labels = _components(law, (runs, rows + fresh), generator)
+    pick = draws.integers(len(law.means), (runs, rows + fresh), generator=generator)
+    means, own = (torch.tensor(part, dtype=torch.float64, device=generator.device) for part in (law.means, law.labels))
+    coins = 2.0 * draws.integers(2, (runs, rows + fresh), generator=generator).double() - 1
+    offsets, labels = means[pick], own[pick] if law.labels else coins
     if rest > rows:
         tail, radius = _span(runs, rows, fresh, rest, generator)
     else:
@@ -95,15 +98,6 @@ def draw_sample(
         stretch = (dimension / (points.square().sum(-1) + outside.square())).sqrt()
         points, radius = points * stretch[..., None], radius * stretch[:, rows:]
     return Sample(points[:, :rows], labels[:, :rows], points[:, rows:], radius, labels[:, rows:], dimension)
-
-
-def _components(law: Law, size: tuple[int, int], generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Each point's mean and label."""
-    pick = draws.integers(len(law.means), size, generator=generator)
-    means = torch.tensor(law.means, dtype=torch.float64, device=generator.device).reshape(len(law.means), -1)
-    coins = 2.0 * draws.integers(2, size, generator=generator).double() - 1
-    labels = torch.tensor(law.labels, dtype=torch.float64, device=generator.device)[pick] if law.labels else coins
-    return means[pick], labels
 
 
 def _span(runs: int, rows: int, fresh: int, rest: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:

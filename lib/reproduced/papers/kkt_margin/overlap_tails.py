@@ -40,7 +40,10 @@ def log_sphere_tail(dimension: float, level: float) -> float:
 
 
 def log_sphere_bound(dimension: float) -> float:
-    r"""The logarithm of Lemma D.1's bound at $|x^\top y| > \sqrt d \log d$: $(1 - \tfrac{\ln d}4) \ln d$."""
+    r"""The logarithm of Lemma D.1's bound at $|x^\top y| > \sqrt d \log d$: $(1 - \tfrac{\ln d}4) \ln d$.
+
+    It is positive, so that the bound is empty, for $d < e^4 \approx 54.6$.
+    """
     return (1 - math.log(dimension) / 4) * math.log(dimension)
 
 

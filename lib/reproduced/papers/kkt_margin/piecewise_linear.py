@@ -82,13 +82,21 @@ def from_network(model: TwoLayer, *, tolerance: float = 1e-9) -> PiecewiseLinear
 def _merge_kinks(kinks: Tensor, bends: Tensor, tolerance: float) -> Tensor:
     """Ascending kinks, one for each group of kinks closer than `tolerance` whose bends do not cancel."""
     kinks, order = kinks.sort()
-    opens = torch.cat([torch.ones_like(kinks[:1], dtype=torch.bool), kinks.diff() > tolerance])
-    group, first = opens.cumsum(0) - 1, kinks[opens]
-    empty, size = torch.zeros_like(first), bends[order].abs()
-    total, bend = empty.index_add(0, group, size), empty.index_add(0, group, bends[order])
-    # Relative to the first kink of each group, so that equal kinks stay exactly where they are.
-    places = first + empty.index_add(0, group, size * (kinks - first[group])) / total
+    places, group = merge_close(kinks, bends[order].abs(), tolerance)
+    total, bend = (torch.zeros_like(places).index_add(0, group, part[order]) for part in (bends.abs(), bends))
     return places[bend.abs() > tolerance * total]
+
+
+def merge_close(values: Float[Tensor, " k"], weights: Float[Tensor, " k"], distance: float) -> tuple[Tensor, Tensor]:
+    """Weighted means of the groups of ascending values whose neighbours are at most `distance` apart, and the groups.
+
+    They are relative to the first value of each group, so that equal values stay exactly where they are.
+    """
+    opens = torch.cat([torch.ones_like(values[:1], dtype=torch.bool), values.diff() > distance])
+    group, first = opens.cumsum(0) - 1, values[opens]
+    empty = torch.zeros_like(first)
+    total = empty.index_add(0, group, weights)
+    return first + empty.index_add(0, group, weights * (values - first[group])) / total, group
 
 
 def simplify(function: PiecewiseLinear, *, low: float, high: float, tolerance: float) -> PiecewiseLinear:

@@ -200,19 +200,6 @@ def ratio_exponent(ratios: Float[Tensor, "dimensions runs"], dimensions: Sequenc
     return Estimate(slope, slope - half, slope + half, n=ratios.numel())
 
 
-def overlap_tail(dimension: int) -> float:
-    r"""Exact $\Pr(|x^\top y| > \sqrt d \log d)$ of independent uniform points on the sphere of radius $\sqrt d$.
-
-    $(x^\top y / d)^2 \sim \text{Beta}(\frac12, \frac{d - 1}2)$.
-    """
-    return float(special.betaincc(0.5, (dimension - 1) / 2, min(1.0, math.log(dimension) ** 2 / dimension)))
-
-
-def overlap_tail_bound(dimension: int) -> float:
-    r"""The bound of Lemma D.1 on `overlap_tail`, $d^{1 - \ln(d)/4}$: above 1, so empty, for $d < e^4 \approx 54.6$."""
-    return float(dimension ** (1 - math.log(dimension) / 4))
-
-
 @dataclass(frozen=True)
 class LearnableCase:
     r"""A mixture of four Gaussians that meets the learnability conditions of Xu et al., with constants 1.

@@ -27,8 +27,6 @@ from reproduced.papers.kkt_margin.theorem_bounds import (
     measure_stages,
     measure_tightness,
     output_bound,
-    overlap_tail,
-    overlap_tail_bound,
     stage_flags,
     stage_probability,
     tightness_of_all_labels,
@@ -68,6 +66,11 @@ def test_the_first_dimension_is_interpolated_on_a_logarithmic_scale():
     assert first_dimension([10, 100], doubles(0.95, 0.7)) == math.inf
 
 
+def overlap_tail(d):
+    """How likely independent points on the sphere overlap by more than √d log d."""
+    return math.exp(overlap_tails.log_sphere_tail(d, math.log(d) / math.sqrt(d)))
+
+
 def test_the_tail_in_two_and_three_dimensions_is_as_in_school():
     threshold = [math.log(d) / math.sqrt(d) for d in (2, 3)]
     assert overlap_tail(2) == pytest.approx(2 / math.pi * math.acos(threshold[0]), rel=1e-12)
@@ -84,7 +87,7 @@ def test_the_tail_is_that_of_points_drawn_on_the_sphere():
 
 def test_the_bound_on_the_tail_holds_in_every_dimension():
     for d in [*range(2, 300), 10**3, 10**4, 10**6]:
-        assert overlap_tail(d) <= overlap_tail_bound(d)
+        assert overlap_tail(d) <= math.exp(overlap_tails.log_sphere_bound(d))
 
 
 def test_a_stage_has_the_probability_of_the_staircase():

@@ -14,7 +14,7 @@ from reproduced.papers.kkt_margin.line_reconstruction import (
     algorithm_1,
     algorithm_2,
     all_crossings,
-    candidates_from_weights,
+    candidates_from_function,
     point_from_margin,
     point_from_ratio,
 )
@@ -116,7 +116,7 @@ def test_smeared_weights_give_away_what_the_exact_ones_do(law):
         torch.cat([parts[2], dust[2]]),
     )
     margin = float((labels * smeared(points[:, None])).min())
-    blurred = candidates_from_weights(smeared, margin, low=-20, high=20)
+    blurred = candidates_from_function(from_network(smeared), margin, low=-20, high=20)
     found = precision_and_recall(blurred, points, tolerance=0.05)
     assert found.precision >= 0.8
     assert (
