@@ -72,9 +72,9 @@ def combine_signals_by_step(evaluation: Evaluation, *, seed: int) -> Evaluation:
     return evaluate(evaluation.models, attacks, generator=stream(seed, "side by side/nothing"))
 
 
-def gain_per_step(evaluation: Evaluation, rate: str = "auc") -> dict[str, Estimate]:
-    """What each step but the first adds to the rate of the one before, with intervals of paired differences."""
-    return {new: evaluation.interval(new, rate, over=old) for old, new in pairwise(evaluation.results)}
+def gain_per_step(evaluation: Evaluation) -> dict[str, Estimate]:
+    """What each step but the first adds to the AUC of the one before, with intervals of paired differences."""
+    return {new: evaluation.interval(new, "auc", over=old) for old, new in pairwise(evaluation.results)}
 
 
 def _stack(models: TrainedModels, signals: Sequence[Tensor], fold: Tensor) -> Float64[Tensor, "models points"]:

@@ -48,7 +48,6 @@ def bound_private_run(
     steps: int,
     sampling_rate: float,
     learning_rate: float,
-    hidden: int = 64,
     run: Run,
 ) -> PrivateRun:
     """Bounds and fits of one network trained by DP-SGD at each noise multiplier; the score is minus the loss.
@@ -64,7 +63,7 @@ def bound_private_run(
     rows = member.nonzero().T
     recipe = PrivateRecipe(steps, sampling_rate * rows.shape[1])
     scale = learning_rate * rows.shape[1] / (points / 2)  # so that each example's step does not depend on their number
-    start = mlp.initial((1,), (features.shape[1], hidden, data.classes), generator=draws, dtype=torch.float32)
+    start = mlp.initial((1,), (features.shape[1], 64, data.classes), generator=draws, dtype=torch.float32)
     begun = dp_sgd.repeat_for_settings(start, len(noises))
     size = recipe.batch * sum(part.numel() for part in (*begun.weights, *begun.biases))
     given = begun, Examples((features,), labels), rows, torch.tensor(noises), torch.full((len(noises),), scale)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 from torch.distributions import MultivariateNormal
 
@@ -143,8 +143,12 @@ def measure_attacks(setting: RidgeTargets, *, models: int, ensembles: int, seed:
     """AUCs of attacks with `models` - 1 shadow models; the best attack knows the laws instead."""
     areas = []
     for number in range(ensembles):
-        draws = stream(seed, f"ladder/ensemble/{number}")
-        predictions, member = _train_ensemble(setting, models, generator=draws)
+        draws, seen = stream(seed, f"ladder/ensemble/{number}"), []
+        member = torch.rand(models, len(setting.labels), dtype=torch.float32, generator=draws) < 0.5
+        for place, row in enumerate(setting.targets):  # each row has regressions of its own
+            without, within = (_train(setting, place, inside, models, generator=draws) for inside in (False, True))
+            seen.append(torch.where(member[:, place, None], within, without) @ row)
+        predictions = torch.stack(seen, 1)
         losses = (predictions - setting.labels).square() / 2
         towards = predictions * setting.labels.sign()  # training on a row raises it
         areas.append(attack_areas(towards, losses, predictions, member))
@@ -166,19 +170,6 @@ def attack_areas(towards: Tensor, losses: Tensor, predictions: Tensor, member: T
 def average_areas(areas: Sequence[Mapping[str, Tensor]], rungs: Mapping[str, str]) -> dict[str, AttackArea]:
     """The mean area of each attack over ensembles, beside the rung that bounds it."""
     return {name: AttackArea(mean_interval(torch.stack([each[name] for each in areas])), rungs[name]) for name in rungs}
-
-
-def _train_ensemble(
-    setting: RidgeTargets, models: int, *, generator: torch.Generator
-) -> tuple[Float[Tensor, "models points"], Bool[Tensor, "models points"]]:
-    """Predictions at each queried row, and in which models it is a member: each row has regressions of its own."""
-    count = len(setting.labels)
-    member = torch.rand(models, count, dtype=torch.float32, generator=generator) < 0.5
-    seen = []
-    for place in range(count):
-        without, within = (_train(setting, place, inside, models, generator=generator) for inside in (False, True))
-        seen.append(torch.where(member[:, place, None], within, without) @ setting.targets[place])
-    return torch.stack(seen, 1), member
 
 
 def _maps(setting: RidgeTargets, place: int, inside: bool) -> tuple[Tensor, Tensor]:
