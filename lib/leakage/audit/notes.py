@@ -168,9 +168,14 @@ def _find_unmeasurable_rates(outsiders: int, fprs: Sequence[float]) -> list[str]
 
 
 def explain_intervals(targets: int, level: float, *, one_split: bool, rows: str) -> str:
+    interval = f"interval ({100 * level:g} %) says where"
     if targets == 1:
-        return f"Intervals ({100 * level:g} %) are over the {rows}, for this one model; another training may leak more."
+        return (
+            f"An {interval} the number for all {rows} of this kind lies, for this one model; another training may leak "
+            "more."
+        )
+    means = f"Numbers are means over {targets} models; an {interval}"
     if one_split:
-        return f"Numbers are means over {targets} models; intervals ({100 * level:g} %) are over the {rows}."
-    few = f" {targets} are few for it." if targets < _FEW_TARGETS else ""
-    return f"Numbers are means over {targets} models; intervals ({100 * level:g} %) are for other trainings.{few}"
+        return f"{means} the mean for all {rows} of this kind lies."
+    few = f" {targets} models are few for it." if targets < _FEW_TARGETS else ""
+    return f"{means} the mean over many such trainings on these {rows} lies.{few}"

@@ -20,7 +20,7 @@ from leakage.audit import exports
 from leakage.audit.gates import GateResult
 from leakage.audit.result import AuditResult
 from leakage.figure_style import GREY, ORANGE, STYLE, shades
-from leakage.membership.evaluation import curve_fprs, fpr_of, measure, tpr_name
+from leakage.membership.evaluation import curve_fprs, measure, tpr_name
 from leakage.metrics.tables import NumberTable
 
 
@@ -70,7 +70,7 @@ def _to_svg(figure: Figure) -> str:
 def html_summary(audit: AuditResult) -> str:
     """The result in a sentence, the table and the notes."""
     notes = "".join(f"<li>{html.escape(note)}</li>" for note in audit.notes)
-    return f"<p><strong>{html.escape(_sentence(audit))}</strong></p>{audit.table()._repr_html_()}<ul>{notes}</ul>"
+    return f"<p><strong>{html.escape(audit.sentence)}</strong></p>{audit.table()._repr_html_()}<ul>{notes}</ul>"
 
 
 def html_page(audit: AuditResult, *, title: str, gates: Sequence[GateResult], source: Path | None) -> str:
@@ -108,22 +108,3 @@ def _gates_section(gates: Sequence[GateResult]) -> str:
     too_small = "".join(f"<li>{html.escape(str(one))}</li>" for one in gates if one.too_small)
     table = NumberTable(columns, tuple(rows))._repr_html_()
     return f"<h2>Gates: {exports.verdict(gates)}</h2>\n{table}<ul>{too_small}</ul>"
-
-
-def _sentence(audit: AuditResult) -> str:
-    """What the strongest attack finds, and what the worst slice adds."""
-    models = f"{len(audit.targets)} models" if len(audit.targets) > 1 else "1 model"
-    unit = "rows" if audit.units is None else "units"
-    start = f"On {models} of {audit.member.shape[1]:,} {unit} the strongest attack, {audit.strongest.attack},"
-    best, correction = audit.strongest, f"after correction for the best of {len(audit.results)} attacks"
-    if audit.headline == "auc":
-        found = f"reaches AUC {best.auc:.3f}, at least {audit.at_least('auc'):.3f} {correction}."
-    else:
-        fpr = fpr_of(audit.headline)
-        tpr = next(tpr for rate, tpr in best.tpr.items() if tpr is not None and tpr_name(rate) == audit.headline)
-        found = (
-            f"finds {100 * tpr.estimate:.1f} % [{100 * tpr.low:.1f}, {100 * tpr.high:.1f}] of the members at "
-            f"{100 * fpr:g} % FPR, at least {100 * audit.at_least(audit.headline):.1f} % {correction}; its AUC is "
-            f"{best.auc:.3f}."
-        )
-    return " ".join([start, found, *audit.explain_worst_slice()])

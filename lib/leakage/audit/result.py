@@ -1,6 +1,7 @@
 """The numbers of an audit: every attack, the rows most exposed, slices, and what gates say."""
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -31,6 +32,7 @@ from leakage.metrics.tables import NumberTable
 _UNKNOWN = Estimate(0.0, 0.0, 1.0, n=0)  # a rate that the outsiders are too few to show
 _LEAST_IN_SLICE = 10  # fewest members and fewest outsiders of a slice that is measured, means over targets
 _HEADLINE_FPR = 0.01
+_LINE = 116  # characters of the usual table
 
 
 class AttackSummary(NamedTuple):
@@ -232,15 +234,16 @@ class AuditResult:
 
     def explain_blind_rates(self) -> list[str]:
         """A note for each rate at which not even perfect scores would have a lower end above 0."""
-        metrics = [tpr_name(fpr) for fpr in self.fprs if is_resolvable(fpr, self.outsiders)]
-        ends = {metric: self.lower_end(metric) for metric in metrics}
-        return [
-            f"With {end.outsiders:,} outsiders even perfect scores have the lower end 0 for TPR at "
-            f"{100 * fpr_of(metric):g} % FPR: a bar on it cannot fail before there are "
-            f"{outsiders_needed(metric, 0.0, level=self.corrected_level(metric))}."
-            for metric, end in ends.items()
-            if end.attainable <= 0
-        ]
+        notes = []
+        for metric in [tpr_name(fpr) for fpr in self.fprs if is_resolvable(fpr, self.outsiders)]:
+            end, rate = self.lower_end(metric), f"{100 * fpr_of(metric):g} % FPR"
+            if end.attainable <= 0:
+                needed = outsiders_needed(metric, 0.0, level=self.corrected_level(metric))
+                notes.append(
+                    f"{end.outsiders:,} outsiders are too few to prove any TPR at {rate}: even perfect scores have the "
+                    f"lower end 0. A bar on it cannot fail; it takes {needed} outsiders."
+                )
+        return notes
 
     def exposed_rows(self, k: int = 20) -> NumberTable:
         """The k members most exposed to the strongest attack.
@@ -344,11 +347,14 @@ class AuditResult:
         except ValueError:  # there are no slices
             return []
         metric = self.headline if ends[self.headline].attainable > 0 else "auc"
-        kind = "AUC" if metric == "auc" else f"TPR at {100 * fpr_of(metric):g} % FPR within it"
         worst, every = ends[metric], self._lower_ends(SLICE + metric)
+        if metric == "auc":
+            found = f"reaches AUC {worst.estimate:.3f}, at least {worst.low:.3f}"
+        else:
+            rate, low = f"{100 * fpr_of(metric):g} % FPR", f"{100 * worst.low:.1f} %"
+            found = f"finds {100 * worst.estimate:.1f} % of the members at {rate}, at least {low}"
         notes = [
-            f"Worst slice: {worst.slice}, {kind} {worst.estimate:.3f} by {worst.attack}, at least {worst.low:.3f} "
-            "after correction for all slices and attacks."
+            f"Worst slice: {worst.slice}, where {worst.attack} {found} after correction for all slices and attacks."
         ]
         small = [
             end for end in every if end.alone > worst.low and end.chance <= 1 - self.corrected_level(SLICE + metric)
@@ -361,16 +367,29 @@ class AuditResult:
             )
         return notes
 
-    def __str__(self) -> str:
-        notes = (*self.explain_worst_slice(), *self.notes) if self._hides_a_slice() else self.notes
-        return "\n".join([str(self.table()), "", *(f"* {note}" for note in notes)])
+    @cached_property
+    def sentence(self) -> str:
+        """What the strongest attack finds, and what the worst slice adds."""
+        best, at_least = self.strongest, self.at_least(self.headline)
+        models = f"{len(self.targets)} models" if len(self.targets) > 1 else "1 model"
+        unit = "rows" if self.units is None else "units"
+        start = f"On {models} of {self.member.shape[1]:,} {unit} the strongest attack, {best.attack},"
+        correction = f"after correction for the best of {len(self.results)} attacks"
+        if self.headline == "auc":
+            found = f"reaches AUC {best.auc:.3f}, at least {at_least:.3f} {correction}."
+        else:
+            tpr = self.interval(best.attack, self.headline)
+            found = (
+                f"finds {100 * tpr.estimate:.1f} % [{100 * tpr.low:.1f}, {100 * tpr.high:.1f}] of the members at "
+                f"{100 * fpr_of(self.headline):g} % FPR, at least {100 * at_least:.1f} % {correction}; its AUC is "
+                f"{best.auc:.3f}."
+            )
+        return " ".join([start, found, *self.explain_worst_slice()])
 
-    def _hides_a_slice(self) -> bool:
-        """Whether the lower end of the headline is larger in some slice than on all rows."""
-        try:
-            return self.at_least(SLICE + self.headline) > self.at_least(self.headline)
-        except ValueError:  # there are no slices
-            return False
+    def __str__(self) -> str:
+        """The result in a sentence, the table and the notes."""
+        start = textwrap.fill(self.sentence, _LINE)
+        return "\n".join([start, "", str(self.table()), "", *(f"* {note}" for note in self.notes)])
 
     __repr__ = __str__
 

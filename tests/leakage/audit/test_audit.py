@@ -266,6 +266,15 @@ def test_what_a_design_cannot_show_is_said(wanted, case):
     assert any(wanted in note for note in audit.of_losses(losses(member), member, **more).notes)
 
 
+@pytest.mark.parametrize("more", [{}, {"labels": np.arange(ROWS) % 3}, {"fprs": ()}], ids=["rows", "slices", "auc"])
+def test_what_is_printed_and_what_a_notebook_shows_begin_with_the_same_sentence(more):
+    found = audit.of_losses(some_losses(pairs(), 2.0), pairs(), **more)
+    assert f"at least {found.at_least('auc'):.3f}" in found.sentence or found.headline != "auc"
+    assert " ".join(str(found).split()).startswith(f"{found.sentence} attack sees")
+    assert found._repr_html_().startswith(f"<p><strong>{html.escape(found.sentence)}</strong>")
+    assert ("Worst slice" in found.sentence) == ("labels" in more)
+
+
 def test_a_good_design_has_no_reservation():
     member = pairs(8, 2000)
     (note,) = audit.of_losses(some_losses(member), member).notes
@@ -586,7 +595,7 @@ def test_all_numbers_are_of_units_whose_scores_are_means():
         assert people.interval(name, "auc").estimate > rows.interval(name, "auc").estimate + 0.02
     assert {record["unit"] for record in people.exposed_rows()} < {*PEOPLE}
     assert any("100 units" in note for note in people.notes)
-    assert "of 100 units the strongest attack" in people._repr_html_()
+    assert "of 100 units the strongest attack" in people.sentence
 
 
 @pytest.mark.parametrize("design", [pairs, subsets, lambda models, rows: subsets(1, rows)])
