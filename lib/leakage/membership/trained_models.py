@@ -287,17 +287,17 @@ class TrainedModels:
     @cached_property
     def shadow_support(self) -> ShadowSupport:
         """How many shadow models the targets have that were trained on a point, and that were not."""
-        trained, models, found = self.member.sum(0), len(self.member), []
+        inside, found = self.member.int(), []
+        trained, shadows = inside.sum(0, dtype=inside.dtype), len(inside) - (1 if self.partner is None else 2)
         for target in self.target_numbers:
-            own = [target] if self.partner is None else [target, int(self.partner[target])]
-            members = trained - self.member[own].sum(0)
-            outsiders = models - len(own) - members
-            both = bool(((members > 0) & (outsiders > 0)).any())
-            found.append((both, int(members.max()), int(outsiders.max()), bool((outsiders > 0).all())))
+            members = trained - inside[target]
+            if self.partner is not None:
+                members = members - inside[self.partner[target]]
+            fewest, most = (int(end) for end in members.aminmax())
+            both = bool(((members > 0) & (members < shadows)).any())
+            found.append((both, most, shadows - fewest, most < shadows))
         both, members, outsiders, everywhere = zip(*found, strict=True)
-        return ShadowSupport(
-            models - (1 if self.partner is None else 2), all(both), min(members), min(outsiders), all(everywhere)
-        )
+        return ShadowSupport(shadows, all(both), min(members), min(outsiders), all(everywhere))
 
     def need_shadows(self, *, members: int = 0, outsiders: int = 0) -> None:
         """Raise `NotAvailable` if a target has too few shadow models that were trained on a point, or that were not."""
