@@ -116,8 +116,8 @@ class Scores(NamedTuple):
 
     def best_advantage(self) -> Float64[Tensor, "*b"]:
         """The largest advantage of any threshold *on these very scores*, in [0, 1]."""
-        thresholds = torch.cat([self.member, self.outsider], dim=-1)
-        hits, alarms = self._count_both(thresholds)
+        # A threshold between two members' scores flags more outsiders than the upper one, and no more members.
+        hits, alarms = self._count_both(self.member)
         gaps = hits * self.outsider_count.unsqueeze(-1) - alarms * self.member_count.unsqueeze(-1)
         return gaps.amax(-1).clamp_min(0) / (self.member_count * self.outsider_count).double()
 
