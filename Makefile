@@ -15,7 +15,7 @@ READY := $(VENV)/.ready
 OLDEST := _build/oldest
 OLDEST_TORCH ?=
 NUMERICAL = $(foreach part,audit inversion membership metrics models trainers,$(wildcard tests/leakage/$(part)/test_*.py)) \
-  $(wildcard tests/reproduced/papers/*/test_*.py) $(foreach part,batches coverage gpu,tests/test_$(part).py)
+  $(wildcard tests/reproduced/papers/*/test_*.py) $(foreach part,batches gpu,tests/test_$(part).py)
 # A process for each core, up to four; a file of tests is one piece of work.
 SIDE_BY_SIDE := -n logical --maxprocesses 4 --dist loadfile
 # Each of the many processes of a build or a test would compile the library for itself.
