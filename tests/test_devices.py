@@ -1,6 +1,6 @@
-"""Every chapter runs on a GPU, and results of the library live where the inputs live: on a simulated second device.
+"""Results of the library live where the inputs live: tests of every part run again on a simulated second device.
 
-`second_device` says what it refuses. Chapters run whole; of the library, tests of every part run again.
+`second_device` says what it refuses; `test_smoke` runs the chapters on it.
 """
 
 import json
@@ -9,12 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jupytext
-import nbformat
 import pytest
 import torch
-from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError
 from torch.utils import backend_registration
 
 from checking import HANGS
@@ -31,7 +27,6 @@ pytestmark = [
 ]
 HERE = Path(__file__).parent
 BOOK = HERE.parent / "book"
-CHAPTERS = sorted(path.stem for path in (BOOK / "claims").glob("*.yml"))
 # Quick tests that together call what the chapters call: of <folder>/test_<file>.py all of test_<name>, or every test.
 QUICK = {
     "leakage/inversion/tensor_decomposition": ("one_term_is_found_by_every_method[joint]",),
@@ -126,42 +121,6 @@ def reports():
 def test_everything_stays_on_the_device_it_is_given(reports, test):
     kinds = [line.split()[0] for line in reports.splitlines() if test in line and line.split()[0].isupper()]
     assert set(kinds) == {"PASSED"}, reports
-
-
-def run_elsewhere(text, folder):
-    """Execute a chapter's text in `smoke`, with the second device as its GPU."""
-    notebook = jupytext.reads(text, fmt="md:myst")
-    (parameters,) = (cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", ()))
-    parameters.source = 'profile, seed, device = "smoke", 0, "cuda"'
-    notebook.cells.insert(0, nbformat.v4.new_code_cell("import second_device\nsecond_device.install()"))
-    paths = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = os.environ | {"PYTHONPATH": paths, "LEAKAGE_BUILD": str(folder), "LEAKAGE_QUIET": "1"}
-    client = NotebookClient(
-        notebook, timeout=HANGS, kernel_name="python3", resources={"metadata": {"path": HERE.parent}}
-    )
-    client.execute(env=environment)
-
-
-@pytest.mark.parametrize("chapter", CHAPTERS)
-def test_a_chapter_runs_on_a_gpu(chapter, tmp_path):
-    run_elsewhere((BOOK / f"{chapter}.md").read_text("utf-8"), tmp_path)
-
-
-def test_a_tensor_left_on_the_gpu_is_noticed(tmp_path):
-    text = """```{code-cell} python
-:tags: [parameters]
-
-```
-
-```{code-cell} python
-from reproduced import runtime
-
-torch = __import__("torch")
-torch.ones(2, device=runtime.begin(profile, seed, device).device).numpy()
-```
-"""
-    with pytest.raises(CellExecutionError, match="copy it to the CPU first"):
-        run_elsewhere(text, tmp_path)
 
 
 def test_chapters_use_a_gpu_from_the_sizes_at_which_it_was_measured_to_gain():
