@@ -74,8 +74,7 @@ def values_csv(picture: Figure) -> str:
     panels = [ax for ax in drawn if ax.get_label() != "<colorbar>"]
     rows = []
     for number, ax in enumerate(panels, start=1):
-        title = next((text for side in ("left", "center", "right") if (text := ax.get_title(side))), "")
-        name = title or (str(number) if len(panels) > 1 else "")
+        name = _title(ax) or (str(number) if len(panels) > 1 else "")
         panel = {"panel": _one_line(": ".join(filter(None, (picture.get_suptitle(), name))))}
         panel |= {"horizontal axis": _axis_label(ax, "x"), "vertical axis": _axis_label(ax, "y")}
         rows += [panel | row for row in _join_intervals(list(_panel_rows(ax)))]
@@ -97,17 +96,21 @@ def _panel_rows(ax: Axes) -> Iterator[Row]:
     }
     ends = {cap for box in ax.containers if isinstance(box, ErrorbarContainer) for cap in box.lines[1]}
     ticks = {side: _tick_names(ax, side) for side in "xy"}
+    noise = {side: _rounding_noise(ax, side) for side in "xy"}
     for artist in (*ax.lines, *ax.collections, *ax.patches):
         if artist in ends or not artist.get_visible():
             continue
-        about = {"series": _series(artist, ax, names.get(artist, ""))}
         kind, rows = _artist_rows(artist, ax, bars.get(artist))
+        series = _series(artist, ax, names.get(artist, "")) or ("" if kind.endswith(" line") else _panel_name(ax))
+        about = {"series": series}
         if len(rows) > _MOST_VALUES:
             yield about | {"drawn as": f"{kind}, {len(rows)} values that are not listed"}
             continue
         for row in rows:
             if all(isinstance(value, str) or math.isfinite(value) for value in row.values()):
-                told = {key: _name_or_number(value, ticks.get(key[0])) for key, value in row.items()}
+                told = {
+                    key: _name_or_number(value, ticks.get(key[0]), noise.get(key[0], 0.0)) for key, value in row.items()
+                }
                 yield about | {"drawn as": kind} | told
 
 
@@ -257,10 +260,27 @@ def _tick_names(ax: Axes, side: str) -> dict[float, str]:
     return {at: _one_line(text) for at, text in names.items()} if is_named and by_one else {}
 
 
-def _name_or_number(value: Any, names: dict[float, str] | None) -> str:
-    """A number in six digits, or the name that stands less than half a step away."""
+def _title(ax: Axes) -> str:
+    return next((text for side in ("left", "center", "right") if (text := ax.get_title(side))), "")
+
+
+def _panel_name(ax: Axes) -> str:
+    """What a series without a name shows: the title of its panel, or what an axis measures."""
+    return _one_line(_title(ax)) or _axis_label(ax, "y") or _axis_label(ax, "x")
+
+
+def _rounding_noise(ax: Axes, side: str) -> float:
+    """What is too small to be seen along a linear axis, and to be more than rounding."""
+    is_linear = getattr(ax, f"get_{side}scale")() == "linear"
+    return 1e-9 * max(map(abs, getattr(ax, f"get_{side}lim")())) if is_linear else 0.0
+
+
+def _name_or_number(value: Any, names: dict[float, str] | None, noise: float) -> str:
+    """A number in six digits, 0 if it is noise, or the name that stands less than half a step away."""
     if isinstance(value, str):
         return value
+    if abs(value) < noise:
+        value = 0.0
     nearest = min(names, key=lambda at: abs(at - value)) if names else np.inf
     return names[nearest] if names and abs(nearest - value) < 0.5 else f"{value:.6g}"
 

@@ -86,6 +86,30 @@ def test_an_unnamed_curve_is_called_what_the_legend_or_the_text_of_its_colour_sa
     assert [one["series"] for one in rows_of(picture)] == ["a wide network"] * 2 + ["theory"] * 2
 
 
+def test_a_series_without_a_name_has_that_of_its_panel_and_a_mark_across_it_has_none():
+    picture, (left, right) = figure(panels=(1, 2))
+    for ax in (left, right):
+        ax.plot([0, 1], [0, 1])
+        ax.axhline(0.5)
+    left.set_title("pieces")
+    right.set_ylabel("wall per area")
+    named = [(one.get("series"), one["drawn as"]) for one in rows_of(picture)]
+    assert named == [
+        *[("pieces", "line")] * 2,
+        (None, "horizontal line"),
+        *[("wall per area", "line")] * 2,
+        (None, "horizontal line"),
+    ]
+
+
+def test_rounding_on_a_linear_axis_is_zero_and_a_small_number_on_a_logarithmic_one_stays():
+    picture, (left, right) = figure(panels=(1, 2))
+    for ax in (left, right):
+        ax.plot([1, 2], [1e-16, 1], label="a")
+    right.set_yscale("log")
+    assert [one["y"] for one in rows_of(picture)] == ["0", "1", "1e-16", "1"]
+
+
 def test_the_files_are_the_same_bytes_and_stand_alone():
     made = []
     for _ in range(2):
