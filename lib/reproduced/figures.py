@@ -6,6 +6,7 @@ in, and the same numbers give the same bytes. Nothing here computes a result.
 """
 
 import base64
+import gzip
 import hashlib
 import html
 import io
@@ -23,7 +24,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from leakage.figure_style import shades
-from reproduced import figure_files, repository
+from reproduced import figure_files, phone_layout, repository
 from reproduced.palette import QUANTITIES, colour, dots, line, look, use_style
 from reproduced.plots import band, curve, heat_map, histogram, polygons, whiskers
 
@@ -52,7 +53,7 @@ SHARPNESS = 2  # picture pixels per page pixel: sharp on the fine screens of pho
 WIDTHS = {"text": 7.0, "wide": 10.0}  # inches: the text column, and the column with its margin (tag `full-width`)
 _SHORTEST_ALT = 20  # characters; less cannot say what a picture shows
 _ANNOUNCED = re.compile(r"(an?\s|the\s)?(figure|image|picture|photo)\b", re.IGNORECASE)
-_PALETTE = 256  # colours of a slider's frame; line art and one colour map do not need more
+_PALETTE = 256  # colours of a slider's frame and of a picture for phones; line art and one colour map do not need more
 
 
 def figure(
@@ -103,7 +104,8 @@ def png(picture: Figure, *, colours: int | None = None) -> bytes:
 def show(picture: Figure, *, alt: str, stand_in: str = "") -> None:
     """Display a figure as a sharp PNG with its text, and close it.
 
-    While a page is made, the files that the page offers of the figure are kept with it (`figure_files`).
+    While a page is made, the files that the page offers of the figure are kept with it (`figure_files`), and the same
+    figure laid out for a phone as `png`, if there is room for it.
 
     Args:
         picture: the figure.
@@ -124,7 +126,9 @@ def show(picture: Figure, *, alt: str, stand_in: str = "") -> None:
     # Only the width: with a height beside it the page could not shrink the picture to a phone without distorting it.
     metadata: dict[str, Any] = {"image/png": {"alt": alt, "width": width}}
     if os.environ.get(repository.QUIET_VARIABLE):
-        metadata[figure_files.METADATA] = figure_files.compressed_files(picture)
+        files = metadata[figure_files.METADATA] = figure_files.compressed_files(picture)
+        if phone_layout.lay_out_for_phone(picture):
+            files["png"] = base64.b64encode(gzip.compress(png(picture, colours=_PALETTE), mtime=0)).decode()
     display(data, raw=True, metadata=metadata)
     _close(picture)
 

@@ -84,7 +84,9 @@ def test_a_figure_keeps_its_files_only_while_a_page_is_made(shown, monkeypatch):
     (before, kept), (now, more) = shown
     assert before == now
     assert kept.keys() == {"image/png"}
-    assert sorted(more[figure_files.METADATA]) == ["csv", "svg"]
+    files = figure_files.read_files(more[figure_files.METADATA])
+    assert sorted(files) == ["csv", "png", "svg"]
+    assert Image.open(io.BytesIO(files["png"])).width == 840  # for a phone
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from reproduced.run.chapter_cache import EXECUTION_KEY
 
 FOLD_COMMENT = "fold"  # marks a section that is a fold: its heading is then text, without a level
 STORY = "story"  # tag of the cell whose picture stands at the top
+FIGURES = "_static/figures"  # the folder of what pages offer of a figure, and of its pictures for phones
 STORIES = "_static/story"  # the folder of these pictures, in the staged tree and on the site
 NOTEBOOKS = "notebooks"  # the folder of generated files with the notebooks for download
 ORIGINS = "origins.json"  # the generated file with the sentence under each page
@@ -110,12 +111,18 @@ def extract_pictures(notebook: NotebookNode, folder: str) -> dict[str, bytes]:
 
 
 def offer_files(notebook: NotebookNode, folder: str) -> dict[str, bytes]:
-    """Take the files of its figures out of a notebook, and lead to them in `folder` below each figure; by name."""
+    """Take the files of its figures out of a notebook, and lead to them in `folder` below each figure; by name.
+
+    A picture for phones has the name that the page gives to the picture in its place.
+    """
     files, cells = {}, []
     for cell in notebook.cells:
         cells.append(cell)
         for output in cell.get("outputs", ()):
             found = figure_files.read_files(output.get("metadata", {}).pop(figure_files.METADATA, {}))
+            if for_phones := found.pop("png", b""):
+                shown = base64.b64decode(output["data"]["image/png"])
+                files[f"{hashlib.sha256(shown).hexdigest()}.png"] = for_phones
             name = cell.metadata.get("mystnb", {}).get("figure", {}).get("name")
             stem = name or hashlib.sha256(b"".join(found.values())).hexdigest()[:16]
             named = {f"{stem}.{ending}": content for ending, content in found.items()}

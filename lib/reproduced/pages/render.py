@@ -43,7 +43,6 @@ from reproduced.run.book import (
 from reproduced.run.chapter_cache import EXECUTION_KEY, Plan, execution_provenance
 from reproduced.run.executor import SCRIPT, ending_pipe, run_chapter
 
-_FIGURES = "_static/figures"  # the files that are offered below figures, relative to a page and to the staged tree
 _FRAMES = "_static/frames"  # the pictures of sliders, relative to a page and to the staged tree
 _WARNING = re.compile(r"WARNING|ERROR|CRITICAL|Exception")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -187,8 +186,8 @@ def _stage_notebook(
     """Put a notebook in the place of its source, in the order of a page, with a note at its top."""
     page_layout.copy_alt_texts(notebook)
     page_layout.arrange(notebook, findings, sources)
-    for file, content in page_layout.offer_files(notebook, _FIGURES).items():
-        store.write(book.staged / _FIGURES / file, content)
+    for file, content in page_layout.offer_files(notebook, page_layout.FIGURES).items():
+        store.write(book.staged / page_layout.FIGURES / file, content)
     first = next((cell for cell in notebook.cells if cell.cell_type == "markdown"), None)
     if note and first is not None:
         first["source"] = add_note(first["source"], note)

@@ -37,7 +37,7 @@ from reproduced.pages import glossary, plain_notebook
 from reproduced.pages.findings import chip_anchor, row_anchor
 from reproduced.pages.jinja_environment import EXACT_MARK, fill_template
 from reproduced.pages.library_pages import PAGE, page_file
-from reproduced.pages.page_layout import FOLD_COMMENT, NOTEBOOKS, ORIGINS, STORIES
+from reproduced.pages.page_layout import FIGURES, FOLD_COMMENT, NOTEBOOKS, ORIGINS, STORIES
 from reproduced.run.book import GENERATED
 from reproduced.run.chapter_cache import EXECUTION_KEY
 
@@ -53,6 +53,7 @@ _BEFORE_THE_PARSER = 100
 _CONTENTS_ARE_DONE = _THEME_IS_DONE = 900
 _CODE = re.compile(r"<code>([a-z][\w.]*)</code>")
 _CLAIMS_TABLE = re.compile(r'class="[^"]*\bclaims-table\b')
+_PICTURE = re.compile(r'<img\b[^>]*\bsrc="([^"]*)_images/([0-9a-f]{64})\.png"[^>]*>')
 _CHAPTER_TABLE = re.compile(r"<th[^>]*>(?:<p>)?why(?:</p>)?</th>")  # a column of what a chapter's `Ledger` shows
 
 _NOTE = (
@@ -364,7 +365,20 @@ def _finish_page(app: Sphinx, pagename: str, templatename: str, context: Context
         # docutils calls a bibliography a list but puts other elements between its items: screen readers stumble there.
         body = context["body"].replace(' role="list" class="citation-list"', ' class="citation-list"')
         body = body.replace(' role="doc-biblioentry"', "")
+        body = add_pictures_for_phones(body, Path(app.srcdir))
         context["body"] = glossary.add_definitions(body, _meanings(Path(app.srcdir) / "glossary.md"))
+
+
+def add_pictures_for_phones(body: str, source: Path) -> str:
+    """A page that shows a figure as it was laid out for phones where the page is narrow, if it was."""
+
+    def add(found: re.Match[str]) -> str:
+        small = f"{FIGURES}/{found[2]}.png"
+        if not (source / small).is_file():
+            return found[0]
+        return f'<picture><source media="(max-width: 600px)" srcset="{found[1]}{small}">{found[0]}</picture>'
+
+    return _PICTURE.sub(add, body)
 
 
 def link_commits(text: str, address: str) -> Markup:

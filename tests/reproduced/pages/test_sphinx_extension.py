@@ -59,3 +59,14 @@ def test_figures_are_numbered_page_by_page_as_they_are_seen_and_then_those_in_fo
         },
         "other": {"table": {"t": (1,)}},
     }
+
+
+def test_a_figure_that_was_laid_out_for_phones_is_shown_so_where_the_page_is_narrow(tmp_path):
+    kept, other = "a" * 64, "b" * 64
+    (tmp_path / "_static" / "figures").mkdir(parents=True)
+    (tmp_path / "_static" / "figures" / f"{kept}.png").write_bytes(b"a picture")
+    images = [f'<img alt="A line." src="_images/{name}.png" style="width: 700px;"/>' for name in (kept, other)]
+    page = BeautifulSoup(sphinx_extension.add_pictures_for_phones("".join(images), tmp_path), "html.parser")
+    assert [source["srcset"] for source in page.find_all("source")] == [f"_static/figures/{kept}.png"]
+    assert page.picture.img["alt"] == "A line."
+    assert len(page.find_all("img")) == 2
