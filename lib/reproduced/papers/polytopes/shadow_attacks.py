@@ -340,7 +340,7 @@ class TreeSizes(NamedTuple):
     shadow_accuracy: Float[Tensor, " sizes"]
 
 
-def compare_tree_sizes(split: int, *, task: Task, run: Run) -> TreeSizes:
+def compare_tree_sizes(split: int, *, task: Task, trees: int, run: Run) -> TreeSizes:
     """ML-Leaks by boosted trees of different sizes on one split, judged on the target and on the shadow alone."""
     target, shadow = train_pair(task, split=split, run=run)
     asked, known = (posterior.top_posteriors(side.network(side.points)) for side in (target, shadow))
@@ -348,7 +348,7 @@ def compare_tree_sizes(split: int, *, task: Task, run: Run) -> TreeSizes:
     halves = known[~held], shadow.member[~held], known[held], shadow.member[held]
     rows = []
     for leaves in LEAVES:
-        settings, results = Settings(trees=1024, leaves=leaves), []
+        settings, results = Settings(trees=trees, leaves=leaves), []
         for fitted, member, judged, truth in ((known, shadow.member, asked, target.member), halves):
             features = {"top-3": fitted}, member, {"top-3": judged}
             scores = attack_models.score_with_trees(*features, settings=settings)["top-3"]
