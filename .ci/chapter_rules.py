@@ -128,7 +128,7 @@ class Chapter:
 
     @property
     def claims(self) -> tuple[Mapping[str, Any], ...]:
-        """All that the chapter has to judge: the paper's claims, our own findings and misprints."""
+        """All that the chapter has to judge: the paper's claims, our own findings and errata."""
         return tuple(self.declaration.get("claims") or ())
 
     @functools.cached_property

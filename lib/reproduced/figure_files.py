@@ -77,7 +77,9 @@ def values_csv(picture: Figure) -> str:
         name = _title(ax) or (str(number) if len(panels) > 1 else "")
         panel = {"panel": _one_line(": ".join(filter(None, (picture.get_suptitle(), name))))}
         panel |= {"horizontal axis": _axis_label(ax, "x"), "vertical axis": _axis_label(ax, "y")}
-        rows += [panel | row for row in _join_intervals(list(_panel_rows(ax)))]
+        for row in _join_intervals(list(_panel_rows(ax))):
+            unnamed = not row["series"] and not row["drawn as"].endswith(" line")
+            rows.append(panel | row | ({"series": _panel_name(ax)} if unnamed else {}))
     columns = [column for column in _COLUMNS if any(row.get(column, "") != "" for row in rows)]
     if "x" not in columns and "y" not in columns:
         return ""
@@ -101,8 +103,7 @@ def _panel_rows(ax: Axes) -> Iterator[Row]:
         if artist in ends or not artist.get_visible():
             continue
         kind, rows = _artist_rows(artist, ax, bars.get(artist))
-        series = _series(artist, ax, names.get(artist, "")) or ("" if kind.endswith(" line") else _panel_name(ax))
-        about = {"series": series}
+        about = {"series": _series(artist, ax, names.get(artist, ""))}
         if len(rows) > _MOST_VALUES:
             yield about | {"drawn as": f"{kind}, {len(rows)} values that are not listed"}
             continue
@@ -138,7 +139,8 @@ def _artist_rows(artist: Any, ax: Axes, bars: BarContainer | None) -> tuple[str,
             return "area", [row for outline in outlines for row in _area_rows(outline)]
         return "centre of a polygon", _with_values([outline[:-1].mean(0) for outline in outlines], artist)
     if isinstance(artist, LineCollection) and across and up:
-        segments = [_numbers(segment) for segment in artist.get_segments()]
+        # A segment with an end that is not finite comes without it.
+        segments = [_numbers(segment) for segment in artist.get_segments() if len(segment) > 1]
         rows = [row for segment in segments for row in _segment_rows(segment)]
         return "interval" if len(rows) == len(segments) else "line", rows
     if isinstance(artist, Line2D):
@@ -205,7 +207,7 @@ def _join_intervals(rows: list[Row]) -> list[Row]:
     for row in rows:
         at, ends = ("x", ("y low", "y high")) if "y low" in row else ("y", ("x low", "x high"))
         near = points.get((row["series"], at, row.get(at, "")), []) if row["drawn as"] == "interval" else []
-        if len(near) == 1:
+        if len(near) == 1 and not near[0].keys() & {*ends}:
             near[0].update({end: row[end] for end in ends})
         else:
             joined.append(row)

@@ -136,3 +136,19 @@ def test_what_shows_no_number_or_is_too_large_has_no_file():
         ax.plot(np.arange(4000.0), np.arange(4000.0) + shift / 7)
     png(full)
     assert "csv" not in figure_files.compressed_files(full)
+
+
+def test_an_interval_without_end_is_left_out_and_a_second_one_has_its_own_row():
+    picture, ax = figure()
+    ax.errorbar([1, 2], [0.5, 0.6], yerr=[0.1, np.nan], linestyle="none", marker="o", color="C0", label="found")
+    ax.vlines([3, 4], [0, -np.inf], [1, 1], color="C1")
+    ax.plot([5], [2.0], "o", color="C2", label="twice")
+    ax.vlines([5, 5], [1.5, 1.0], [2.5, 3.0], color="C2", label="twice")
+    ax.set_title("A panel")
+    assert rows_of(picture) == [
+        row(panel="A panel", series="found", drawn_as="points", x="1", y="0.5", y_low="0.4", y_high="0.6"),
+        row(panel="A panel", series="found", drawn_as="points", x="2", y="0.6"),
+        row(panel="A panel", series="twice", drawn_as="points", x="5", y="2", y_low="1.5", y_high="2.5"),
+        row(panel="A panel", series="A panel", drawn_as="interval", x="3", y_low="0", y_high="1"),
+        row(panel="A panel", series="twice", drawn_as="interval", x="5", y_low="1", y_high="3"),
+    ]

@@ -21,13 +21,13 @@ from reproduced.claims import measurements
 from reproduced.claims.measurements import Measurement
 from reproduced.claims.rules import Rule
 
-# What a claim is; the first four are the papers' own, a misprint is a slip of the text (held if it is one).
-Kind = Literal["theorem", "figure", "experiment", "method", "misprint", "ours"]
+# What a claim is; the first four are the papers' own, an erratum is an error in a paper's text (held if it is one).
+Kind = Literal["theorem", "figure", "experiment", "method", "erratum", "ours"]
 Verdict = Literal["held", "held in part", "did not hold", "undecided", "not run"]
 KINDS, VERDICTS = get_args(Kind), get_args(Verdict)
 HELD, IN_PART, DID_NOT_HOLD, UNDECIDED, NOT_RUN = VERDICTS
 DIGEST_DIGITS = 12  # hexadecimal
-GROUPS = ("The paper's claims", "Ours, not in the paper", "Misprints")
+GROUPS = ("The paper's claims", "Ours, not in the paper", "Errors in the text")
 DECIDING_RULE = {HELD: "held", IN_PART: "in part", DID_NOT_HOLD: "refuted"}  # the rule that gives a verdict
 # A value's name in braces in a text; braces of mathematics follow `_`, `^` or a command and are none.
 _BRACED_VALUE = re.compile(r"(?<![$\\^_}a-z])\{([a-z][a-z0-9_]*)\}")
@@ -121,7 +121,7 @@ class Claim(_Strict):
     @property
     def group(self) -> str:
         """Whose it is, one of `GROUPS`."""
-        return GROUPS[{"ours": 1, "misprint": 2}.get(self.kind, 0)]
+        return GROUPS[{"ours": 1, "erratum": 2}.get(self.kind, 0)]
 
     @property
     def main_value_name(self) -> str:
@@ -227,7 +227,7 @@ class Declarations(_Strict):
         return {claim.id: claim for claim in self.claims}
 
     def groups(self) -> dict[str, list[Claim]]:
-        """The claims by whose they are: the paper's, ours, misprints."""
+        """The claims by whose they are: the paper's, ours, errors in the text."""
         found: dict[str, list[Claim]] = {group: [] for group in GROUPS}
         for claim in self.claims:
             found[claim.group].append(claim)

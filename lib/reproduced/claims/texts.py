@@ -12,7 +12,7 @@ EARLIER_RULE = " (by an earlier rule)"  # of a verdict that is kept
 NOT_JUDGED = "not judged"  # the only verdict of the profile `smoke`
 OURS = "our finding"  # stands beside the verdict of what no paper claims
 SIGNS = {HELD: "✓", IN_PART: "◐", DID_NOT_HOLD: "✗", UNDECIDED: "?", NOT_RUN: "–", NOT_JUDGED: "·"}
-_OF_MISPRINTS = {HELD: "confirmed", IN_PART: "confirmed in part", DID_NOT_HOLD: "not confirmed"}
+_OF_ERRATA = {HELD: "confirmed", IN_PART: "confirmed in part", DID_NOT_HOLD: "not confirmed"}
 _SPANS = re.compile(r"((?<!\\)\$[^$]+\$|(?<!\\)`[^`]+`)")  # mathematics and code
 # What at the beginning of a line makes it a heading, a quotation, a comment, an item of a list or a fence.
 _BLOCK = re.compile(r"^([0-9]*)(?=[#>%]|[-+*.)](?: |$)|`{3}|~{3}|:{3})")
@@ -60,12 +60,12 @@ def escape_text(text: str | float) -> str:
 
 
 def verdict_words(verdict: str, kind: str = "") -> str:
-    """A verdict as readers see it: that of a misprint, which is a charge and no claim of the paper, is "confirmed"."""
-    return _OF_MISPRINTS.get(verdict, verdict) if kind == "misprint" else verdict
+    """A verdict as readers see it: that of an erratum, which is a charge and no claim of the paper, is "confirmed"."""
+    return _OF_ERRATA.get(verdict, verdict) if kind == "erratum" else verdict
 
 
 def verdict_text(verdict: str, kind: str = "") -> str:
-    """Sign and words: `✓ held`, of a misprint `✓ confirmed`."""
+    """Sign and words: `✓ held`, of an erratum `✓ confirmed`."""
     return f"{SIGNS[verdict]} {verdict_words(verdict, kind)}"
 
 

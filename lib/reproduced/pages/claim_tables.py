@@ -125,14 +125,14 @@ def scoreboard_csv(judgements: Iterable[Judgement]) -> str:
 
 
 def wrong_papers(judgements: Iterable[Judgement]) -> str:
-    """What was refuted, true statements with a slip in the proof, and misprints: three tables with their evidence."""
+    """What was refuted, true statements with a slip in the proof, and errors in texts: three tables with evidence."""
     ordered = sorted(judgements, key=lambda one: one.chapter.label)
-    refuted = [one for one in ordered if one.verdict == DID_NOT_HOLD and one.claim.kind not in ("ours", "misprint")]
+    refuted = [one for one in ordered if one.verdict == DID_NOT_HOLD and one.claim.kind not in ("ours", "erratum")]
     held = [one for one in ordered if one.verdict == HELD]
     proofs = [one for one in held if one.claim.proof]
-    misprints = [one for one in held if one.claim.kind == "misprint"]
+    errors = [one for one in held if one.claim.kind == "erratum"]
     more = full_scale_differences(ordered) | {"certainty": _certainty}
-    return fill_template("wrong_papers.md", refuted=refuted, proofs=proofs, misprints=misprints, **more)
+    return fill_template("wrong_papers.md", refuted=refuted, proofs=proofs, errors=errors, **more)
 
 
 def _certainty(judgement: Judgement) -> Iterator[str]:

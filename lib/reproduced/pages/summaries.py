@@ -14,7 +14,7 @@ from reproduced.pages.claim_tables import full_scale_differences
 from reproduced.pages.findings import Chapter, ChapterFindings, Judgement
 from reproduced.pages.jinja_environment import fill_template
 
-_PLURALS = {"ours": "ours"}  # of kinds, where it is not an s
+_PLURALS = {"erratum": "errata", "ours": "ours"}  # of kinds, where it is not an s
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _NOT_EXECUTED = "No chapter was executed for this copy of the book."
 
@@ -27,7 +27,7 @@ def verdict_counts(judgements: Iterable[Judgement]) -> str:
 
 
 def tally(judgements: Sequence[Judgement]) -> str:
-    """Verdict counts in three lines: the papers' statements, our findings, misprints."""
+    """Verdict counts in three lines: the papers' statements, our findings, errors in the papers' texts."""
     papers, ours, slips = ([one for one in judgements if one.claim.group == group] for group in GROUPS)
     number = len({one.chapter.name for one in papers})
     many = f"{_NUMBERS[number] if number < len(_NUMBERS) else number} paper{'s' * (number > 1)}"
@@ -36,7 +36,7 @@ def tally(judgements: Sequence[Judgement]) -> str:
         for claims, name, rest in (
             (papers, "statement", f" of {many}"),
             (ours, "finding", " of ours"),
-            (slips, "misprint", " of the papers, counted separately"),
+            (slips, "error", " in the papers' texts, counted separately"),
         )
         if claims
     ]

@@ -172,8 +172,8 @@ def test_the_verdicts_are_a_table_with_claims_and_reasons_in_which_no_claim_is_m
     assert len(found) == 2 + 4
 
 
-def test_a_finding_of_ours_is_marked_and_a_misprint_is_confirmed(ledger, shown):
-    slip = claim_entry("t.slip", kind="misprint")
+def test_a_finding_of_ours_is_marked_and_an_erratum_is_confirmed(ledger, shown):
+    slip = claim_entry("t.slip", kind="erratum")
     book = ledger(claims=[*declaration()["claims"], slip])
     book.judge("t.slip", x=FOUND)
     assert record(shown)["verdict"] == "held"  # as its rules say

@@ -65,9 +65,9 @@ def test_a_claim_that_is_true_by_algebra_is_marked():
     assert row(judgement(fields={"exact": True})).td.get_text() == "✓ held, exact"
 
 
-def test_a_misprint_is_confirmed_and_a_finding_of_ours_is_marked():
-    again = Replication("held", Counter(held=4), Counter(), kind="misprint")
-    slip = judgement(fields={"kind": "misprint"}, full_scale=FULL, replication=again)
+def test_an_erratum_is_confirmed_and_a_finding_of_ours_is_marked():
+    again = Replication("held", Counter(held=4), Counter(), kind="erratum")
+    slip = judgement(fields={"kind": "erratum"}, full_scale=FULL, replication=again)
     found = row(slip)
     assert (found["data-verdict"], found.td.get_text()) == ("confirmed", "✓ confirmed")
     assert "held" not in found.get_text()
@@ -161,7 +161,7 @@ def test_refuted_statements_slips_of_proofs_and_misprints_stand_apart_with_their
         judgement("t.no", "did not hold", **given, fields=told),
         judgement("t.part", "held in part", **given, fields=told),
         judgement("t.proof", **given, fields=told | {"proof": "It divides by $0$."}),
-        judgement("t.slip", **given, fields=told | {"kind": "misprint"}),
+        judgement("t.slip", **given, fields=told | {"kind": "erratum"}),
         judgement("t.new", **given, fields=told | {"kind": "ours"}),
     ]
     parts = claim_tables.wrong_papers(claims).split("\n## ")

@@ -13,7 +13,7 @@ CLAIMS = [
     judgement("t.no", "did not hold"),
     judgement("t.part", "held in part"),
     judgement("t.proof", fields={"proof": "It divides by $0$."}),
-    judgement("t.slip", fields={"kind": "misprint"}),
+    judgement("t.slip", fields={"kind": "erratum"}),
     judgement("t.new", fields={"kind": "ours"}),
 ]
 
@@ -22,7 +22,7 @@ def test_what_the_papers_say_and_what_is_ours_are_counted_apart():
     assert summaries.tally(CLAIMS).strip().splitlines() == [
         "- **3 statements of one paper**: ✓ 1 held, ◐ 1 held in part, ✗ 1 did not hold.",
         "- **1 finding of ours**: ✓ 1 held.",
-        "- **1 misprint of the papers, counted separately**: ✓ 1 confirmed.",
+        "- **1 error in the papers' texts, counted separately**: ✓ 1 confirmed.",
     ]
     two = [judgement("t.sum", fields={"exact": True}), judgement("t.two")]
     told, _, meaning = summaries.tally(two).splitlines()[:3]
