@@ -3,7 +3,7 @@
 The seeds follow from the hash of the commit that holds the rules, so a rule was written before its seeds were known.
 Each run is kept in `book/records/replication.jsonl` when it ends, so an interrupted replication goes on where it
 stopped. Whole chapters run. A chapter gets as many new seeds as are lacking to its claim with the fewest runs under
-today's declaration.
+today's declaration, by today's code of the chapter.
 """
 
 import math
@@ -37,7 +37,7 @@ _RUN_FIELDS = ("commit", "date", "device", "device_name", "processor", "versions
 def replicate(
     book: Book, names: Sequence[str], *, seeds: int, executor: ChapterExecutor, progress: Progress
 ) -> tuple[str, ...]:
-    """Execute the chapters named, all if none is, until each claim was judged at `seeds` seeds by the rules it has now.
+    """Execute the chapters named, or all, until each claim was judged at `seeds` seeds by today's rule and code.
 
     All chapters at all seeds are one list of tasks, so that no processor waits for the last chapter of a seed.
 
@@ -98,10 +98,11 @@ def replicate(
 
 
 def _seeds_of_claims(book: Book, chapter: str, runs: Sequence[Mapping[str, Any]]) -> list[int]:
-    """How many seeds each claim of the chapter that can be judged here has under today's declaration."""
+    """How many seeds each claim of the chapter that can be judged here has under today's declaration and code."""
+    cells = replications.cells_digest(book.notebook(chapter))
     claims = book.declarations(chapter).claims
     judgeable = [claim for claim in claims if not missing_data_text(claim)]
-    return [len(replications.under_todays_declaration(runs, claim)) for claim in judgeable]
+    return [len(replications.of_today(runs, claim, cells=cells)) for claim in judgeable]
 
 
 def _lacking_line(numbers: Sequence[int], seeds: int) -> str:

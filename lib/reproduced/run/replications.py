@@ -3,8 +3,8 @@
 `book/records/replication.jsonl` has one run, a chapter at a seed, on each line: the commit whose hash gave the seed and
 its index in that draw, where and on which data it ran, a digest of the chapter's code, and for each claim the verdict,
 every measured value, the margins of the rules and a digest of the declaration. Lines are only ever added. A run under
-an earlier declaration stays, and is counted apart from the runs under today's. Pages say how many of the latter ran
-code of the chapter that has changed since.
+an earlier declaration stays, and is counted apart; so is a run of older code of the chapter, once there is one of
+today's. Until then pages say that the code has changed since.
 
 The oldest runs lack the fields that were not kept then, and some judged only the claims whose rule had changed. In
 older lines several values of one kind are one object with a list for each of their numbers, and the verdict that was
@@ -40,12 +40,12 @@ class Replication:
 
     expected: str  # the verdict that is declared
     verdicts: Counter[str]  # how many runs gave which verdict under today's declaration
-    earlier: Counter[str]  # the same of the runs under earlier declarations
+    earlier: Counter[str]  # the same of earlier runs: under other declarations, or by code that newer runs replace
     # How far the rule that gives the expected verdict was from its threshold in each run under today's declaration, in
     # standard deviations over these runs; empty for fewer than two, and for an exact claim.
     distances: tuple[float, ...] = ()
     older_code: int = 0  # runs under today's declaration that executed other code of the chapter than today's
-    earlier_flips: int = 0  # runs under earlier declarations that gave another verdict than was expected then
+    earlier_flips: int = 0  # earlier runs that gave another verdict than was expected then
     is_steady: bool = False  # whether the margins are equal in all runs, so that the verdicts could not differ
     kind: str = ""  # that of the claim
 
@@ -56,18 +56,18 @@ class Replication:
 
     @property
     def brief(self) -> str:
-        """Expected verdicts among all runs: `10 of 10; with earlier rules 37 of 40`."""
+        """Expected verdicts among all runs: `10 of 10; with earlier rules or code 37 of 40`."""
         found = f"{self.as_expected} of {self.verdicts.total()}"
         now = found if self.verdicts else "not yet repeated with today's rule"
-        earlier = f"; with earlier rules {self.earlier[self.expected]} of {self.earlier.total()}"
+        earlier = f"; with earlier rules or code {self.earlier[self.expected]} of {self.earlier.total()}"
         return now + earlier * bool(self.earlier)
 
     @property
     def sentence(self) -> str:
-        """All verdicts: `Runs under today's declaration: 10 held. Runs under earlier declarations: 37 held.`"""
+        """All verdicts: `Runs under today's declaration: 10 held. Earlier runs: 37 held.`"""
         now = f"Runs under today's declaration: {_list_counts(self.verdicts, self.kind)}." if self.verdicts else ""
         since = f"The chapter's code has changed since {self.older_code} of them." if self.older_code else ""
-        earlier = f"Runs under earlier declarations: {_list_counts(self.earlier, self.kind)}." if self.earlier else ""
+        earlier = f"Earlier runs: {_list_counts(self.earlier, self.kind)}." if self.earlier else ""
         return " ".join(filter(None, (now, since, earlier)))
 
     @property
@@ -146,8 +146,12 @@ def read(book: Book) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def under_todays_declaration(runs: Sequence[Mapping[str, Any]], claim: Claim) -> list[Mapping[str, Any]]:
-    """Those runs of a chapter that judged the claim as it is declared now."""
+def of_today(runs: Sequence[Mapping[str, Any]], claim: Claim, *, cells: str) -> list[Mapping[str, Any]]:
+    """Those runs of a chapter that judged the claim as it is declared now, by code with the digest `cells`."""
+    return [run for run in _under_todays_declaration(runs, claim) if run.get("cells") == cells]
+
+
+def _under_todays_declaration(runs: Sequence[Mapping[str, Any]], claim: Claim) -> list[Mapping[str, Any]]:
     today = claim.rule_digest
     return [run for run in _runs_that_judged(runs, claim) if run["claims"][claim.id]["rule"] == today]
 
@@ -157,8 +161,12 @@ def _runs_that_judged(runs: Sequence[Mapping[str, Any]], claim: Claim) -> list[M
 
 
 def replication(runs: Sequence[Mapping[str, Any]], claim: Claim, *, cells: str) -> Replication | None:
-    """What the runs of a chapter, whose cells have the digest `cells` today, say of a claim; None if none judged it."""
-    judging, current = _runs_that_judged(runs, claim), under_todays_declaration(runs, claim)
+    """What the runs of a chapter, whose cells have the digest `cells` today, say of a claim; None if none judged it.
+
+    Under today's declaration the runs of today's code count, or those of older code until there is one.
+    """
+    judging = _runs_that_judged(runs, claim)
+    current = of_today(runs, claim, cells=cells) or _under_todays_declaration(runs, claim)
     if not judging:
         return None
     now = [run["claims"][claim.id] for run in current]
