@@ -17,6 +17,7 @@ from nbclient.exceptions import CellExecutionError
 
 from checking import HANGS
 from reproduced.pages.plain_notebook import SiteNames, glued_numbers, to_plain_markdown
+from reproduced.run.chapter_cache import EXECUTION_KEY
 from small_book import LEAKAGE
 
 pytestmark = pytest.mark.slow
@@ -76,8 +77,11 @@ async def run_elsewhere(notebook, folder):
 def elsewhere(build, tmp_path_factory):
     """Each notebook for download, as executed and as it is at another seed on the second device; or its error."""
 
+    built = {one: nbformat.read(build / "executed" / "smoke" / f"{one}.ipynb", as_version=4) for one in CHAPTERS}
+    longest_first = sorted(CHAPTERS, key=lambda one: built[one].metadata[EXECUTION_KEY]["seconds"], reverse=True)
+
     async def run_chapter(chapter, limit):
-        executed = nbformat.read(build / "executed" / "smoke" / f"{chapter}.ipynb", as_version=4)
+        executed = built[chapter]
         notebook = to_plain_markdown(executed, SiteNames(), ROOT)
         (parameters,) = (cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", ()))
         for old, new in (("seed = 0", "seed = 7"), ('device = "auto"', 'device = "cuda"')):
@@ -89,8 +93,8 @@ def elsewhere(build, tmp_path_factory):
 
     async def run_chapters():
         limit = asyncio.Semaphore(2)
-        runs = (run_chapter(chapter, limit) for chapter in CHAPTERS)
-        return dict(zip(CHAPTERS, await asyncio.gather(*runs, return_exceptions=True), strict=True))
+        runs = (run_chapter(chapter, limit) for chapter in longest_first)
+        return dict(zip(longest_first, await asyncio.gather(*runs, return_exceptions=True), strict=True))
 
     return asyncio.run(run_chapters())
 
