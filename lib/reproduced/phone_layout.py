@@ -6,6 +6,7 @@ of a shared axis, they say themselves. Nothing here draws.
 
 import textwrap
 import warnings
+from itertools import combinations
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -16,6 +17,9 @@ _NARROW = 2.4  # inches: of panels that are no wider, four and more stand in two
 _LETTERS = 16  # in a line of a name along the vertical axis
 _FITS = 22  # letters along a panel
 _LINE = 0.25  # inches
+_TALLER = 1.4  # times as high, where texts would hide each other else
+_SMALLEST = 0.25  # inches: either side of a panel
+_TOUCH = 3  # pixels by which two texts may overlap: their boxes have margins
 _LEAST = 0.4  # of the width, for a panel that stands alone; less says that its texts leave no room for it
 
 
@@ -28,13 +32,19 @@ def lay_out_for_phone(picture: Figure) -> bool:
         return False
     rows, columns = places[panels[0]].get_gridspec().get_geometry()
     if not any(map(_has_ticks, panels)):  # images keep their places
-        fewer, height = columns, height * WIDTH / width
-    else:
-        fewer = min(columns, 2 if len(panels) > 3 and width / columns <= _NARROW else 1)
-        height *= -(-len(panels) // fewer) / rows
-    if fewer < columns:
+        return _lay_out(picture, panels, columns, height * WIDTH / width)
+    if columns > 1:
         for ax in panels:
             _say_what_neighbours_said(ax, places)
+    two = columns > 1 and len(panels) > 3 and width / columns <= _NARROW
+    choices = [*([(2, 1.0)] if two else []), (1, 1.0), (1, _TALLER)]
+    tall = [(fewer, height * more * -(-len(panels) // fewer) / rows) for fewer, more in choices]
+    return any(_lay_out(picture, panels, *choice) for choice in tall)
+
+
+def _lay_out(picture: Figure, panels: list[Any], fewer: int, height: float) -> bool:
+    """Draw the panels in so many columns; False if texts hide each other or leave a panel no room."""
+    if fewer < panels[0].get_gridspec().ncols:
         grid = picture.add_gridspec(-(-len(panels) // fewer), fewer)
         for number, ax in enumerate(panels):
             ax.set_subplotspec(grid[divmod(number, fewer)])
@@ -61,7 +71,23 @@ def lay_out_for_phone(picture: Figure) -> bool:
         return False
     for ax in panels:
         _thin_out_ticks(ax)
-    return fewer > 1 or all(ax.get_position().width > _LEAST for ax in panels)
+    boxes = [ax.get_window_extent() for ax in panels]
+    has_room = all(min(box.width, box.height) > _SMALLEST * picture.dpi for box in boxes)
+    return (
+        has_room
+        and (fewer > 1 or all(box.width > _LEAST * picture.bbox.width for box in boxes))
+        and not (
+            _hide_each_other(
+                [text for ax in picture.axes for one in (ax, *ax.child_axes) for text in (*one.texts, one.title)]
+            )
+        )
+    )
+
+
+def _hide_each_other(texts: list[Any]) -> bool:
+    """Whether two of the texts within panels overlap."""
+    boxes = [text.get_window_extent() for text in texts if text.get_visible() and text.get_text()]
+    return any(one.padded(-_TOUCH).overlaps(other) for one, other in combinations(boxes, 2))
 
 
 def _has_ticks(ax: Axes) -> bool:
