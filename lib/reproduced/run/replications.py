@@ -3,8 +3,8 @@
 `book/records/replication.jsonl` has one run, a chapter at a seed, on each line: the commit whose hash gave the seed and
 its index in that draw, where and on which data it ran, a digest of the chapter's code, and for each claim the verdict,
 every measured value, the margins of the rules and a digest of the declaration. Lines are only ever added. A run under
-an earlier declaration stays, and is counted apart; so is a run of older code of the chapter, once there is one of
-today's. Until then pages say that the code has changed since.
+an earlier declaration stays, and is counted apart; so is a run of older code of the chapter, once there are ten of
+today's. Until then pages say how many of the runs are older than the code.
 
 The oldest runs lack the fields that were not kept then, and some judged only the claims whose rule had changed. In
 older lines several values of one kind are one object with a list for each of their numbers, and the verdict that was
@@ -30,6 +30,7 @@ from reproduced.claims.measurements import ROUNDING
 from reproduced.claims.texts import verdict_words
 from reproduced.run.book import Book, UserError
 
+ENOUGH = 10  # runs of a claim's declaration and code of today: then older ones are counted apart
 _ROUNDING_ALONE = 1000.0  # standard deviations: so far from its threshold is only what is exact but for rounding
 _PARAMETERS = {"parameters", "injected-parameters"}  # tags of the cells that set profile, seed and device
 
@@ -163,10 +164,11 @@ def _runs_that_judged(runs: Sequence[Mapping[str, Any]], claim: Claim) -> list[M
 def replication(runs: Sequence[Mapping[str, Any]], claim: Claim, *, cells: str) -> Replication | None:
     """What the runs of a chapter, whose cells have the digest `cells` today, say of a claim; None if none judged it.
 
-    Under today's declaration the runs of today's code count, or those of older code until there is one.
+    Under today's declaration the runs of today's code count, and those of older code until there are `ENOUGH` others.
     """
-    judging = _runs_that_judged(runs, claim)
-    current = of_today(runs, claim, cells=cells) or _under_todays_declaration(runs, claim)
+    judging, current = _runs_that_judged(runs, claim), of_today(runs, claim, cells=cells)
+    if len(current) < ENOUGH:
+        current = _under_todays_declaration(runs, claim)
     if not judging:
         return None
     now = [run["claims"][claim.id] for run in current]

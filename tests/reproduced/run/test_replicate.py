@@ -142,8 +142,8 @@ def test_a_chapter_whose_code_changed_is_tried_again(repository):
     commit(repository)
     assert leakage(repository, "replicate", "--seeds", "1") == 0
     assert (len(seeds(repository, "sums")), len(seeds(repository, "words"))) == (2, 1)
-    told = sentences(open_book(repository))["sums"]
-    assert told == {"sums.a": "Runs under today's declaration: 1 held. Earlier runs: 1 held."}
+    told = sentences(open_book(repository))["sums"]["sums.a"]
+    assert told == "Runs under today's declaration: 2 held. The chapter's code has changed since 1 of them."
 
 
 def test_what_lacks_seeds_is_run_and_nothing_else(repository, capsys):
@@ -211,12 +211,14 @@ def test_runs_by_earlier_rules_are_counted_apart(declared, runs):
     assert replications.replication([{"claims": {}}], declared, cells="today") is None
 
 
-def test_runs_of_older_code_of_the_chapter_count_until_there_are_newer_ones(declared, runs):
+def test_runs_of_older_code_of_the_chapter_count_until_ten_are_newer(declared, runs):
     older = [*runs([1, 10], [1, 10], code="before"), {"claims": runs([1, 10])[0]["claims"]}]
     found = replications.replication(older, declared, cells="today")
     assert found.sentence == "Runs under today's declaration: 3 held. The chapter's code has changed since 3 of them."
-    found = replications.replication([*older, *runs([1, 10])], declared, cells="today")
-    assert found.sentence == "Runs under today's declaration: 1 held. Earlier runs: 3 held."
+    found = replications.replication([*older, *runs(*[[1, 10]] * 9)], declared, cells="today")
+    assert found.sentence == "Runs under today's declaration: 12 held. The chapter's code has changed since 3 of them."
+    found = replications.replication([*older, *runs(*[[1, 10]] * 10)], declared, cells="today")
+    assert found.sentence == "Runs under today's declaration: 10 held. Earlier runs: 3 held."
 
 
 def test_the_distance_is_in_standard_deviations_of_the_nearest_comparison(declared, runs):
