@@ -118,8 +118,10 @@ def run_audit(
     warnings = (*swapped, *(find_differing_members(baseline.auc) if baseline else ()))
     named = {"labels": inputs.labels, "groups": inputs.groups, "units": inputs.units, "baseline": baseline}
     found = Audit(evaluation, rates, level, **named, notes=(), warnings=warnings)
+    left_out = {name: evaluation.results[name] for name in options.attacks}
     notes = (
         *warnings,
+        *(f"The attack {name!r} has no row: it {one.missing}." for name, one in left_out.items() if one.scores is None),
         *(find_duplicate_losses(inputs.models) if notes_on_rows is None else notes_on_rows),
         *find_limits(inputs.models, fprs=rates),
         *found.explain_blind_rates(),

@@ -44,6 +44,7 @@ from reproduced.run.chapter_cache import EXECUTION_KEY, Plan, execution_provenan
 from reproduced.run.executor import SCRIPT, ending_pipe, run_chapter
 
 _FRAMES = "_static/frames"  # the pictures of sliders, relative to a page and to the staged tree
+_SMALL = "Executed in the profile `smoke`, which only tries the code: its numbers, in the answer too, mean nothing."
 _WARNING = re.compile(r"WARNING|ERROR|CRITICAL|Exception")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _INSTEAD = (
@@ -96,7 +97,8 @@ def stage(
             sources = CalledSources(library, name, cells)
             notebook.cells.append(new_markdown_cell(f"#### The library behind this\n\n{library.imports_of(name)}"))
         lacking = lacking_data([findings[name]]) if name in findings else ""
-        told = (_failure_text(notebook), notes.get(name), lacking and f"{lacking} {_INSTEAD}")
+        small = _SMALL if notebook.metadata[EXECUTION_KEY]["profile"] == "smoke" else ""
+        told = (_failure_text(notebook), small, notes.get(name), lacking and f"{lacking} {_INSTEAD}")
         _stage_notebook(book, name, notebook, findings.get(name), "\n\n".join(filter(None, told)), sources)
     absent = [name for name in book.chapters if name not in notebooks]
     for name in absent:

@@ -656,6 +656,9 @@ def test_an_attack_of_your_own_is_judged_like_all_others():
     assert found.strongest.attack == "mine"
     assert "mine" in str(found.table())
     assert found.at_least("auc") > 0.9 > audit.of_losses(losses, member).at_least("auc")
+    found = audit.of_losses(losses, member, attacks={"mine": lambda models: models.logits.sum(-1)})
+    (note,) = (note for note in found.notes if "mine" in note)
+    assert note.startswith("The attack 'mine' has no row: it needs")
 
 
 def test_what_is_probably_wrong_is_a_warning():
