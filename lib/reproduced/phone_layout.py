@@ -1,7 +1,7 @@
 """A drawn figure laid out again for a phone: as wide as its screen, with letters that can be read there.
 
 Panels that stood beside each other stand below each other, and what their neighbour said for them, such as the ticks
-of a shared axis, they say themselves. Nothing here draws.
+of a shared axis, they say themselves. The layout that was found good is kept: another drawing would change it again.
 """
 
 import textwrap
@@ -43,7 +43,7 @@ def lay_out_for_phone(picture: Figure) -> bool:
 
 
 def _lay_out(picture: Figure, panels: list[Any], fewer: int, height: float) -> bool:
-    """Draw the panels in so many columns; False if texts hide each other or leave a panel no room."""
+    """Place the panels in so many columns; False if texts hide each other or leave a panel no room."""
     if fewer < panels[0].get_gridspec().ncols:
         grid = picture.add_gridspec(-(-len(panels) // fewer), fewer)
         for number, ax in enumerate(panels):
@@ -67,24 +67,19 @@ def _lay_out(picture: Figure, panels: list[Any], fewer: int, height: float) -> b
     try:
         with warnings.catch_warnings(action="error", category=UserWarning):  # that no room is left for a panel
             picture.draw_without_rendering()
+            for ax in panels:
+                _thin_out_ticks(ax)
+            picture.draw_without_rendering()
     except UserWarning:
         return False
-    for ax in panels:
-        _thin_out_ticks(ax)
+    picture.set_layout_engine("none")
     boxes = [ax.get_window_extent() for ax in panels]
-    has_room = all(min(box.width, box.height) > _SMALLEST * picture.dpi for box in boxes)
-    return (
-        has_room
-        and (fewer > 1 or all(box.width > _LEAST * picture.bbox.width for box in boxes))
-        and not (
-            _hide_each_other(
-                [text for ax in picture.axes for one in (ax, *ax.child_axes) for text in (*one.texts, one.title)]
-            )
-        )
-    )
+    least = max(_SMALLEST * picture.dpi, _LEAST * picture.bbox.width if fewer == 1 else 0)
+    texts = [text for ax in picture.axes for one in (ax, *ax.child_axes) for text in (*one.texts, one.title)]
+    return all(box.width > least and box.height > _SMALLEST * picture.dpi for box in boxes) and not _collide(texts)
 
 
-def _hide_each_other(texts: list[Any]) -> bool:
+def _collide(texts: list[Any]) -> bool:
     """Whether two of the texts within panels overlap."""
     boxes = [text.get_window_extent() for text in texts if text.get_visible() and text.get_text()]
     return any(one.padded(-_TOUCH).overlaps(other) for one, other in combinations(boxes, 2))
