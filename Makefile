@@ -102,6 +102,7 @@ clean: ## delete everything generated; the virtual environment stays
 
 # pip need not compile all modules: Python compiles those that are imported, a third, at the first import.
 $(READY): pyproject.toml requirements.txt
+	@echo 'Packages are fetched into $(VENV); once, and it takes a few minutes.'
 	$(PYTHON) -m venv $(VENV)
 	$(if $(TORCH_INDEX),$(BIN)/python -m pip install -q -c requirements.txt --no-deps --index-url "$(TORCH_INDEX)" torch)
 	$(BIN)/python -m pip install -q --no-compile -c requirements.txt -e ".[test]"

@@ -1,5 +1,6 @@
-"""JSON export of an audit, with provenance."""
+"""JSON export of an audit, with provenance, and the losses that were audited."""
 
+import io
 import json
 import platform
 from collections.abc import Sequence
@@ -49,6 +50,24 @@ def to_json(audit: AuditResult, *, gates: Sequence[GateResult], source: Path | N
         "notes": list(audit.notes),
     }
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False, default=_interval)
+
+
+def losses_file(audit: AuditResult) -> bytes:
+    """An `.npz` file of what was attacked, under the names of the arguments of `audit.of_losses`."""
+    models, targets = audit.evaluation.models, audit.evaluation.models.targets or ()
+    arrays = {"losses": models.losses, "member": models.member, "correct": models.saved_correct}
+    arrays |= {"population": models.population, "features": models.features}
+    arrays = {name: table.numpy() for name, table in arrays.items() if table is not None}
+    if "features" in arrays:
+        arrays["features"] = arrays["features"][:, :-1]  # the last is that of the labels
+    own_row = slice(None) if models.units is None else models.units.numpy()
+    names = {"labels": audit.labels, "groups": audit.groups, "units": audit.units}
+    arrays |= {name: values[own_row] for name, values in names.items() if values is not None}
+    arrays |= {"target": np.array(targets[0])} if len(targets) == 1 else {}
+    arrays |= {} if models.probabilities else {"probabilities": np.array(False)}
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    return buffer.getvalue()
 
 
 def verdict(gates: Sequence[GateResult]) -> str | None:

@@ -41,5 +41,13 @@ class Audit(AuditResult):
         store.write(Path(path), report.html_page(self, title=title, gates=gates, source=source).encode())
         return Path(path)
 
+    def save_losses(self, path: Path | str) -> Path:
+        """Write the losses that were audited, who was trained on what, labels and the like as an `.npz` file.
+
+        `leakage audit` reads it, and `audit.of_losses` takes its arrays: no model is trained or asked again.
+        """
+        store.write(Path(path), exports.losses_file(self))
+        return Path(path)
+
     def _repr_html_(self) -> str:
         return report.html_summary(self)

@@ -2,7 +2,10 @@
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
+
+import torch
 
 from leakage import arguments
 from leakage.audit.forms import Audit
@@ -18,6 +21,7 @@ from leakage.audit.notes import (
 from leakage.audit.result import AttackSummary
 from leakage.membership.evaluation import (
     METRICS,
+    Evaluation,
     curve_fprs,
     evaluate,
     fewest_outsiders,
@@ -26,6 +30,7 @@ from leakage.membership.evaluation import (
     measure_without,
     model_groups,
     pooled_estimate,
+    scores_and_flags,
     tpr_name,
 )
 from leakage.membership.row_features import tell_members_apart
@@ -115,7 +120,11 @@ def run_audit(
         baseline = None if drawn else measure_baseline(inputs.models, fprs=rates, level=level)
     loss = evaluation.interval("loss", interval="rows", level=level)
     swapped = find_swapped_members(loss.low, loss.high, probabilities=inputs.models.probabilities)
-    warnings = (*swapped, *(find_differing_members(baseline.auc) if baseline else ()))
+    warnings = (
+        *swapped,
+        *(find_differing_members(baseline.auc) if baseline else ()),
+        *find_attacks_that_know(evaluation, options.attacks),
+    )
     named = {"labels": inputs.labels, "groups": inputs.groups, "units": inputs.units, "baseline": baseline}
     found = Audit(evaluation, rates, level, **named, notes=(), warnings=warnings)
     left_out = {name: evaluation.results[name] for name in options.attacks}
@@ -134,6 +143,30 @@ def run_audit(
         ),
     )
     return dataclasses.replace(found, notes=notes)
+
+
+def find_attacks_that_know(evaluation: Evaluation, names: Iterable[str]) -> list[str]:
+    """A warning for each attack whose scores of a target change if the target's members change places with outsiders.
+
+    The target's losses stay, and so do all shadow models: an attacker sees no difference.
+    """
+    models, found = evaluation.models, []
+    target = models.target_numbers[0]
+    own = [target] if models.partner is None else [target, int(models.partner[target])]
+    swapped = models.member.clone()
+    swapped[own] = ~swapped[own]
+    others = dataclasses.replace(models, member=swapped)
+    for name in names:
+        known = evaluation.results[name]
+        with suppress(ValueError):
+            scores, _ = scores_and_flags(others, name, known.attack, torch.Generator().manual_seed(0))
+            if known.scores is not None and not torch.allclose(scores[0], known.scores[0], equal_nan=True):
+                found.append(
+                    f"The attack {name!r} knows whom its target was trained on: it gives other scores if the target's "
+                    "members and outsiders change places. So what it finds is no leak; it may read the target's "
+                    "losses, and the losses and members of the shadow models, `models.shadows`."
+                )
+    return found
 
 
 def possible_attacks(models: TrainedModels) -> Mapping[str, Attack]:

@@ -57,11 +57,10 @@ class Replication:
 
     @property
     def brief(self) -> str:
-        """Expected verdicts among all runs: `10 of 10; with earlier rules or code 37 of 40`."""
+        """Expected verdicts among the runs that count, and the rest: `9 of 10; 40 earlier, by other rules or code`."""
         found = f"{self.as_expected} of {self.verdicts.total()}"
         now = found if self.verdicts else "not yet repeated with today's rule"
-        earlier = f"; with earlier rules or code {self.earlier[self.expected]} of {self.earlier.total()}"
-        return now + earlier * bool(self.earlier)
+        return now + f"; {self.earlier.total()} earlier, by other rules or code" * bool(self.earlier)
 
     @property
     def sentence(self) -> str:

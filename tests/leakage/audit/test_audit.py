@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 from leakage import audit
 from leakage.audit import notes, run
 from leakage.audit.gates import Gate
-from leakage.audit.inputs import validate_inputs
+from leakage.audit.inputs import inputs_from_file, validate_inputs
 from leakage.data.membership_splits import complementary_masks
 from leakage.membership.evaluation import evaluate, model_groups
 from leakage.membership.lira import lira, lira_of_logits
 from leakage.membership.table import ATTACKS
+from leakage.membership.trained_models import TrainedModels
 from leakage.metrics.estimates import Estimate
-from leakage.metrics.scores import rates, round_digits
+from leakage.metrics.scores import FPRS, rates, round_digits
 from planted import draw_losses
 from reproduced.runtime import stream
 
@@ -649,16 +650,55 @@ def test_one_model_is_given_by_the_losses_of_both_sides():
     assert str(found.slices()) == str(expected.slices())
 
 
+TWICE = np.arange(2 * ROWS) // 2  # the unit of each of two rows
+
+
+def _audited(design, **more):
+    member, target, _ = DESIGNS[design]
+    return audit.of_losses(some_losses(member), member, target=target, **more)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        *(functools.partial(_audited, design) for design in DESIGNS),
+        functools.partial(_audited, "pairs", correct=subsets(), labels=range(ROWS), groups=["a", "b"] * (ROWS // 2)),
+        functools.partial(_audited, "subsets", population=some_losses(subsets(), name="others"), probabilities=False),
+        functools.partial(_audited, "one model", features=np.arange(ROWS) % 7, labels=np.arange(ROWS) % 3),
+        lambda: audit.of_losses(some_losses(pairs())[:, TWICE], pairs()[:, TWICE], units=TWICE, labels=TWICE % 5),
+        lambda: audit.of_losses(np.round(some_losses(pairs()), 1), pairs()),  # coarse ones are clipped once
+        lambda: audit.of_models(TrainedModels.from_losses(*map(torch.from_numpy, (some_losses(pairs()), pairs())))),
+    ],
+)
+def test_losses_that_an_audit_saves_have_the_same_audit(found, tmp_path):
+    saved = found()
+    again = run.run_audit(inputs_from_file(saved.save_losses(tmp_path / "scores.npz")), run.check_options(FPRS, 0.95))
+    assert str(again).partition("*")[0] == str(saved).partition("*")[0]
+    assert str(again.slices()) == str(saved.slices()) if saved.labels is not None else True
+
+
 def test_an_attack_of_your_own_is_judged_like_all_others():
     member = pairs()
     losses = some_losses(member)
     found = audit.of_losses(losses, member, attacks={"mine": lambda models: models.member + 1e-3 * models.losses})
     assert found.strongest.attack == "mine"
     assert "mine" in str(found.table())
+    assert [one.partition(":")[0] for one in found.warnings] == [
+        "The attack 'mine' knows whom its target was trained on"
+    ]
     assert found.at_least("auc") > 0.9 > audit.of_losses(losses, member).at_least("auc")
     found = audit.of_losses(losses, member, attacks={"mine": lambda models: models.logits.sum(-1)})
     (note,) = (note for note in found.notes if "mine" in note)
     assert note.startswith("The attack 'mine' has no row: it needs")
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_only_an_attack_that_reads_the_targets_own_members_is_said_to_know_them(design):
+    member, target, names = DESIGNS[design]
+    honest = {f"my {name}": ATTACKS[name] for name in names}
+    told = {"told": lambda models: models.member.double() - models.losses}
+    found = audit.of_losses(some_losses(member), member, target=target, attacks=honest | told)
+    assert [one.split("'")[1] for one in found.warnings] == ["told"]
 
 
 def test_what_is_probably_wrong_is_a_warning():

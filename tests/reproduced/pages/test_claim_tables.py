@@ -176,7 +176,7 @@ def test_refuted_statements_slips_of_proofs_and_misprints_stand_apart_with_their
         "Intervals over 5 samples.",
         "Computed, with an error of at most 1e-06.",
         "Counted among 40.",
-        "The expected verdict at seeds that nobody chose: 3 of 4; with earlier rules or code 2 of 2.",
+        "The expected verdict at seeds that nobody chose: 3 of 4; 2 earlier, by other rules or code.",
     ]
 
 

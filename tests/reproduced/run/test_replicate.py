@@ -202,12 +202,12 @@ def test_runs_by_earlier_rules_are_counted_apart(declared, runs):
     now = [*runs([1, 10], [3, 30]), *runs([1, 10], verdict="undecided")]
     earlier = [*runs([1, 10], [1, 10], rule="replaced"), *runs([1, 10], rule="replaced before", verdict="undecided")]
     found = replications.replication([*earlier, *now, {"claims": {}}], declared, cells="today")
-    assert found.brief == "2 of 3; with earlier rules or code 2 of 3"
+    assert found.brief == "2 of 3; 3 earlier, by other rules or code"
     counts = "2 held, 1 undecided"
     assert found.sentence == f"Runs under today's declaration: {counts}. Earlier runs: {counts}."
     assert replications.replication(now, declared, cells="today").brief == "2 of 3"
     before = replications.replication(earlier, declared, cells="today")
-    assert before.brief == "not yet repeated with today's rule; with earlier rules or code 2 of 3"
+    assert before.brief == "not yet repeated with today's rule; 3 earlier, by other rules or code"
     assert replications.replication([{"claims": {}}], declared, cells="today") is None
 
 
