@@ -94,6 +94,12 @@ def unit_lengths(
     return directions[clear].norm(dim=-1)
 
 
+def count_pieces(function: PiecewiseLinear) -> int:
+    """How many pieces a function has; neighbours that are both flat on the margin, to the tolerance, are one."""
+    flat = _margins(function).flat
+    return len(flat) - int((flat[1:] & flat[:-1]).sum())
+
+
 def check_theorem_4_2(function: PiecewiseLinear, points: Float[Tensor, " c"], *, outer: bool = False) -> ViolationCount:
     """Count where the premise of Theorem 4.2 occurs and where its conclusion fails.
 

@@ -10,6 +10,8 @@ from functools import cache
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from leakage.draws import gaussian
 from leakage.precision import DTYPE
@@ -238,6 +240,19 @@ def test_the_statements_about_all_kkt_points_hold_at_restricted_optima():
     for points, _, other in itertools.islice(drawn(), 6):
         own = facts.marginal_points(points, other.multipliers)
         assert facts.check_lemma_f1(other.model, own).violations == 0
+
+
+_NEAR = 1 + facts.TOLERANCE / 2  # on the margin, to the tolerance
+
+
+@given(st.lists(st.sampled_from([1.0, _NEAR, -1.0, 0.3]), min_size=1, max_size=8), *[st.sampled_from([0.0, 2.0])] * 2)
+def test_with_the_outer_pieces_every_function_of_four_pieces_has_a_case(values, left, right):
+    nodes, none = torch.arange(len(values)).to(DTYPE), torch.zeros(0, dtype=DTYPE)
+    ends = (torch.tensor(slope, dtype=DTYPE) for slope in (left, right))
+    function = PiecewiseLinear(nodes, torch.tensor(values, dtype=DTYPE), *ends)
+    cases = [check(function, none, outer=True) for check in (facts.check_theorem_4_2, facts.check_theorem_4_3)]
+    assert facts.count_pieces(function) < 4 or sum(case.occurrences for case in cases) > 0
+    assert facts.count_pieces(function) <= len(nodes) + 1
 
 
 def test_an_optimum_of_three_pieces_has_no_case_with_the_outer_pieces_either():
