@@ -53,13 +53,11 @@ def to_json(audit: AuditResult, *, gates: Sequence[GateResult], source: Path | N
 
 
 def losses_file(audit: AuditResult) -> bytes:
-    """An `.npz` file of what was attacked, under the names of the arguments of `audit.of_losses`."""
+    """An `.npz` file of what was attacked but features, under the names of the arguments of `audit.of_losses`."""
     models, targets = audit.evaluation.models, audit.evaluation.models.targets or ()
     arrays = {"losses": models.losses, "member": models.member, "correct": models.saved_correct}
-    arrays |= {"population": models.population, "features": models.features}
+    arrays |= {"population": models.population}
     arrays = {name: table.numpy() for name, table in arrays.items() if table is not None}
-    if "features" in arrays:
-        arrays["features"] = arrays["features"][:, :-1]  # the last is that of the labels
     own_row = slice(None) if models.units is None else models.units.numpy()
     names = {"labels": audit.labels, "groups": audit.groups, "units": audit.units}
     arrays |= {name: values[own_row] for name, values in names.items() if values is not None}

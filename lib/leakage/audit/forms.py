@@ -44,7 +44,8 @@ class Audit(AuditResult):
     def save_losses(self, path: Path | str) -> Path:
         """Write the losses that were audited, who was trained on what, labels and the like as an `.npz` file.
 
-        `leakage audit` reads it, and `audit.of_losses` takes its arrays: no model is trained or asked again.
+        `leakage audit` reads it, and `audit.of_losses` takes its arrays: no model is trained or asked again. Features
+        are left out, since they are the rows themselves, and with them what only they allow.
         """
         store.write(Path(path), exports.losses_file(self))
         return Path(path)

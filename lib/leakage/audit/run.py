@@ -21,6 +21,7 @@ from leakage.audit.notes import (
 from leakage.audit.result import AttackSummary
 from leakage.membership.evaluation import (
     METRICS,
+    AttackResult,
     Evaluation,
     curve_fprs,
     evaluate,
@@ -44,6 +45,11 @@ AUDIT_ATTACKS = (
 )
 """The attacks of `ATTACKS` that need losses, whether predictions are right, and features of the rows at most. Offline
 forms and the quantile regression are used only where online forms, stronger and quicker, are not possible."""
+
+_KNOWS = (
+    "knows whom its target was trained on, since it gives other scores if the target's members and outsiders change "
+    "places; it may read the losses, and the members of the shadow models (`models.shadows`) alone"
+)
 
 
 class AuditOptions(NamedTuple):
@@ -113,18 +119,14 @@ def run_audit(
     rates, level = options.fprs, options.level
     every = {**possible_attacks(inputs.models), **options.attacks}
     with use_threads():
-        evaluation = evaluate(inputs.models, every, fprs=rates)
+        evaluation = leave_out_attacks_that_know(evaluate(inputs.models, every, fprs=rates), options.attacks)
         outsiders = fewest_outsiders(inputs.models)
         resolvable = [fpr for fpr in (*rates, *curve_fprs(outsiders)) if is_resolvable(fpr, outsiders)]
         evaluation.standard_errors([*METRICS, *dict.fromkeys(map(tpr_name, resolvable))])  # of all in one pass
         baseline = None if drawn else measure_baseline(inputs.models, fprs=rates, level=level)
     loss = evaluation.interval("loss", interval="rows", level=level)
     swapped = find_swapped_members(loss.low, loss.high, probabilities=inputs.models.probabilities)
-    warnings = (
-        *swapped,
-        *(find_differing_members(baseline.auc) if baseline else ()),
-        *find_attacks_that_know(evaluation, options.attacks),
-    )
+    warnings = (*swapped, *(find_differing_members(baseline.auc) if baseline else ()))
     named = {"labels": inputs.labels, "groups": inputs.groups, "units": inputs.units, "baseline": baseline}
     found = Audit(evaluation, rates, level, **named, notes=(), warnings=warnings)
     left_out = {name: evaluation.results[name] for name in options.attacks}
@@ -145,28 +147,24 @@ def run_audit(
     return dataclasses.replace(found, notes=notes)
 
 
-def find_attacks_that_know(evaluation: Evaluation, names: Iterable[str]) -> list[str]:
-    """A warning for each attack whose scores of a target change if the target's members change places with outsiders.
+def leave_out_attacks_that_know(evaluation: Evaluation, names: Iterable[str]) -> Evaluation:
+    """Without the scores of each attack that gives a target others if its members change places with outsiders.
 
     The target's losses stay, and so do all shadow models: an attacker sees no difference.
     """
-    models, found = evaluation.models, []
+    models, results = evaluation.models, dict(evaluation.results)
     target = models.target_numbers[0]
     own = [target] if models.partner is None else [target, int(models.partner[target])]
     swapped = models.member.clone()
     swapped[own] = ~swapped[own]
     others = dataclasses.replace(models, member=swapped)
     for name in names:
-        known = evaluation.results[name]
+        known = results[name]
         with suppress(ValueError):
             scores, _ = scores_and_flags(others, name, known.attack, torch.Generator().manual_seed(0))
             if known.scores is not None and not torch.allclose(scores[0], known.scores[0], equal_nan=True):
-                found.append(
-                    f"The attack {name!r} knows whom its target was trained on: it gives other scores if the target's "
-                    "members and outsiders change places. So what it finds is no leak; it may read the target's "
-                    "losses, and the losses and members of the shadow models, `models.shadows`."
-                )
-    return found
+                results[name] = AttackResult(known.attack, None, None, {}, _KNOWS)
+    return dataclasses.replace(evaluation, results=results)
 
 
 def possible_attacks(models: TrainedModels) -> Mapping[str, Attack]:
