@@ -148,6 +148,7 @@ class Evaluation:
 
         See the top of this module for the two kinds of interval; differences have the kind `population` only.
         """
+        metric = canonical_metric(metric)
         if arguments.check_choice("interval", interval, ("rows", "population")) == "rows":
             if over is not None:
                 raise ValueError("a difference of attacks (`over`) has an interval for `population` only.")
@@ -157,6 +158,7 @@ class Evaluation:
     def contrast(self, weights: Mapping[str, float], metric: str = "auc", *, level: float = 0.95) -> Estimate:
         r"""A weighted sum of a metric of several attacks, $\bar c = \sum_a w_a \bar r_a$; a `population` interval."""
         arguments.check_number("level", level, above=0, below=1)
+        metric = canonical_metric(metric)
         values = _weighted_sum(weights, {name: self._rate(name, metric) for name in weights})
         partner = self.models.partner
         if partner is not None and self.models.targets is None:  # partners count as one

@@ -296,6 +296,10 @@ test_what_fits_no_panel_is_refused = refusals(
     (lambda: evaluate(PLANTED, ["loss"], generator=stream(0, "a")).interval("gap"), "`name` must be one of"),
     (lambda: evaluate(PLANTED, ["loss"], generator=stream(0, "a")).interval("loss", "acc"), "`metric` must be one of"),
     (
+        lambda: evaluate(PLANTED, ["loss"], generator=stream(0, "a")).interval("loss", "tpr@1%"),
+        "`metric` must be one of",
+    ),
+    (
         lambda: TrainedModels.from_estimators([SEEN], ROWS.numpy(), [2] * POINTS, SUBSETS[:1]),
         "`labels` must be classes",
     ),
