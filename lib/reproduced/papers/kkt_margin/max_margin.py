@@ -26,7 +26,6 @@ import numpy as np
 import torch
 from jaxtyping import Float, Real
 from scipy import sparse
-from scipy.optimize import nnls
 from torch import Tensor
 
 from leakage.precision import DTYPE
@@ -244,14 +243,30 @@ def _feasible_dual(cones: Cones, labels: np.ndarray, multipliers: np.ndarray) ->
     r"""`multipliers` scaled so that $|\sum_i \lambda_i y_i [p^\top \tilde x_i]_+| \le 1$ for all unit p, and their sum.
 
     The largest value in a cone is the length of the projection of $\pm\sum \lambda_i y_i \tilde x_i$ onto it, over the
-    points that are active there.
+    points that are active there. SciPy's `nnls`, which would project, may return what is no projection (its issue
+    25389).
     """
     targets = cones.signs[:, None] * ((cones.active * (labels * multipliers)) @ cones.points)
-    projections = [nnls(rays.T, target)[0] @ rays for rays, target in zip(cones.rays, targets, strict=True)]
-    strongest = np.linalg.norm(projections, axis=1).max()
+    strongest = lengths_of_projections(cones.rays, targets).max()
     if not strongest > 0:
         return multipliers, -math.inf
     return multipliers / strongest, float(multipliers.sum() / strongest)
+
+
+def lengths_of_projections(rays: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """(c,): the length of each target's projection onto the cone of independent rays, (c, g, r) with g at most 8.
+
+    It is the projection onto the span of a face, with amounts of its rays that are not negative. Of all faces with such
+    amounts it is the longest, for every one is at most $p^\\top t$ of its own direction p, which is in the cone.
+    """
+    longest, count = np.zeros(len(rays)), rays.shape[1]
+    for face in itertools.chain.from_iterable(itertools.combinations(range(count), k + 1) for k in range(count)):
+        basis, triangle = np.linalg.qr(rays[:, face].transpose(0, 2, 1))
+        inner = targets[:, None] @ basis
+        amounts = np.linalg.solve(triangle, inner.transpose(0, 2, 1))[..., 0]
+        lengths = np.linalg.norm(inner[:, 0], axis=1)
+        longest = np.where((amounts >= 0).all(1), np.maximum(longest, lengths), longest)
+    return longest
 
 
 def _to_array(tensor: Tensor) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -9,6 +10,7 @@ from leakage.draws import gaussian
 from leakage.precision import DTYPE
 from reproduced.papers.kkt_margin.line_problems import LABEL_LAWS, draw_problem
 from reproduced.papers.kkt_margin.max_margin import (
+    lengths_of_projections,
     optimum_of_independent_points,
     optimum_on_line,
     single_neuron_optimum,
@@ -88,6 +90,27 @@ def test_orthogonal_points_far_out_share_one_neuron_for_each_label():
     found = optimum_of_independent_points(points, torch.tensor([1.0, 1, -1, -1], dtype=DTYPE))
     # p = (x_1 + x_2) / 1e8 for each label; the bias adds less than 1e-6 of it.
     assert float(found.value) == pytest.approx(2 * math.sqrt(2) / 1e4, rel=1e-6)
+
+
+@pytest.mark.parametrize("draw", range(4))
+def test_points_of_one_label_share_one_neuron_in_closed_form(draw):
+    # SciPy's `nnls` gave a wrong projection on such a problem, so that the certificate failed.
+    points = gaussian((6, 5000), generator=stream(draw, "one label"))
+    found = optimum_of_independent_points(points, torch.ones(6, dtype=DTYPE))
+    kernel = points @ points.mT + 1
+    assert float(found.value) == pytest.approx(
+        float(torch.linalg.solve(kernel, torch.ones(6, dtype=DTYPE)).sum()) ** 0.5
+    )
+    assert found.gap < 1e-9
+
+
+@pytest.mark.parametrize("rays", [1, 2, 3, 6])
+def test_a_target_is_the_sum_of_its_projections_onto_a_cone_and_its_polar_cone(rays):
+    draws = stream(rays, "cones")
+    cones, targets = (gaussian(shape, generator=draws).numpy() for shape in ((200, rays, rays), (200, rays)))
+    polar = -np.linalg.inv(cones).transpose(0, 2, 1)
+    squares = sum(lengths_of_projections(one, targets) ** 2 for one in (cones, polar))
+    assert squares == pytest.approx((targets**2).sum(1), rel=1e-9)
 
 
 def test_neurons_are_balanced():
