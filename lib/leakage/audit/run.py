@@ -159,11 +159,13 @@ def leave_out_attacks_that_know(evaluation: Evaluation, names: Iterable[str]) ->
     swapped[own] = ~swapped[own]
     others = dataclasses.replace(models, member=swapped)
     for name in names:
-        known = results[name]
-        with suppress(ValueError):
-            scores, _ = scores_and_flags(others, name, known.attack, torch.Generator().manual_seed(0))
-            if known.scores is not None and not torch.allclose(scores[0], known.scores[0], equal_nan=True):
-                results[name] = AttackResult(known.attack, None, None, {}, _KNOWS)
+        attack = results[name].attack
+        with suppress(ValueError):  # an attack that cannot run on one of them has not shown that it knows
+            before, after = (
+                scores_and_flags(one, name, attack, torch.Generator().manual_seed(0))[0][0] for one in (models, others)
+            )  # with the same draws
+            if not torch.allclose(before, after, equal_nan=True):
+                results[name] = AttackResult(attack, None, None, {}, _KNOWS)
     return dataclasses.replace(evaluation, results=results)
 
 

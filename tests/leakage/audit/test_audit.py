@@ -20,7 +20,7 @@ from leakage.audit.inputs import inputs_from_file, validate_inputs
 from leakage.data.membership_splits import complementary_masks
 from leakage.membership.evaluation import evaluate, model_groups
 from leakage.membership.lira import lira, lira_of_logits
-from leakage.membership.table import ATTACKS
+from leakage.membership.table import ATTACKS, Attack
 from leakage.membership.trained_models import TrainedModels
 from leakage.metrics.estimates import Estimate
 from leakage.metrics.scores import FPRS, rates, round_digits
@@ -692,6 +692,7 @@ def test_an_attack_of_your_own_is_judged_like_all_others():
 def test_only_an_attack_that_reads_the_targets_own_members_has_no_row(design):
     member, target, names = DESIGNS[design]
     honest = {f"my {name}": ATTACKS[name] for name in names}
+    honest["drawn"] = Attack(lambda models, draws: torch.rand(models.member.shape, generator=draws).double())
     told = {"told": lambda models: models.member.double() - models.losses}
     found = audit.of_losses(some_losses(member), member, target=target, attacks=honest | told)
     assert [one.split("'")[1] for one in found.notes if "knows whom its target" in one] == ["told"]
