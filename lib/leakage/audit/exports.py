@@ -14,6 +14,7 @@ import torch
 
 from leakage import __version__, store
 from leakage.audit.gates import GateResult
+from leakage.audit.inputs import find_targets
 from leakage.audit.result import AttackSummary, AuditResult
 from leakage.metrics.estimates import Estimate
 
@@ -54,7 +55,9 @@ def to_json(audit: AuditResult, *, gates: Sequence[GateResult], source: Path | N
 
 def losses_file(audit: AuditResult) -> bytes:
     """An `.npz` file of what was attacked but features, under the names of the arguments of `audit.of_losses`."""
-    models, targets = audit.evaluation.models, audit.evaluation.models.targets or ()
+    models, targets = audit.evaluation.models, audit.targets
+    if len(targets) > 1 and targets != find_targets(models.unit_member, None):
+        raise ValueError(f"a file cannot name several targets, here {[*targets]}; audit one, or all.")
     arrays = {"losses": models.losses, "member": models.member, "correct": models.saved_correct}
     arrays |= {"population": models.population}
     arrays = {name: table.numpy() for name, table in arrays.items() if table is not None}

@@ -102,7 +102,7 @@ def validate_inputs(
         inside = _check_units(truths, unit, unit_names)
         names = {key: None if each is None else _names_of_units(each, unit.numpy()) for key, each in names.items()}
         notes = [*notes, f"Scores are means over the rows of each unit; all numbers are of {len(unit_names):,} units."]
-    targets = _find_targets(inside, target)
+    targets = find_targets(inside, target)
     models = TrainedModels.from_losses(
         values,
         truths,
@@ -382,7 +382,7 @@ def _first_rows(unit: np.ndarray) -> np.ndarray:
     return np.unique(unit, return_index=True)[1]
 
 
-def _find_targets(member: Bool[Tensor, "models rows"], target: Any) -> tuple[int, ...]:
+def find_targets(member: Bool[Tensor, "models rows"], target: Any) -> tuple[int, ...]:
     """The models that are attacked: the one asked for, or all that have enough members and outsiders."""
     inside = member.sum(-1)
     fewest = torch.minimum(inside, member.shape[1] - inside)

@@ -676,6 +676,13 @@ def test_losses_that_an_audit_saves_have_the_same_audit(found, tmp_path):
     assert str(again.slices()) == str(saved.slices()) if saved.labels is not None else True
 
 
+def test_several_chosen_targets_are_not_saved_as_all(tmp_path):
+    tables = map(torch.from_numpy, (some_losses(pairs()), pairs()))
+    found = audit.of_models(TrainedModels.from_losses(*tables, targets=(1, 2)))
+    with pytest.raises(ValueError, match="several targets"):
+        found.save_losses(tmp_path / "scores.npz")
+
+
 def test_an_attack_of_your_own_is_judged_like_all_others():
     member = pairs()
     losses = some_losses(member)
