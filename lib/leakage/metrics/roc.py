@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float, Int, Real
 from scipy import optimize, special, stats
 from torch import Tensor
+from torch.nn.functional import pad
 
 from leakage.metrics.estimates import (
     Estimate,
@@ -105,16 +106,12 @@ def auc(*, member: Real[Tensor, " m"], outsider: Real[Tensor, " n"], level: floa
     """
     ranked = Scores.from_groups(member=member, outsider=outsider)
     area, n = float(ranked.auc()), len(member) + len(outsider)
-    both = torch.cat([ranked.member, ranked.outsider])
-    if area in (0.0, 1.0) or bool((both == both[0]).all()):
+    if area in (0.0, 1.0) or bool(ranked.ordered[0] == ranked.ordered[-1]):
         unseen = 1 - ((1 - level) / 2) ** (1 / min(len(member), len(outsider)))
         return Estimate(area, area * (1 - unseen), area * (1 - unseen) + unseen, n=n, level=level)
-    ends = both.new_tensor([-math.inf, math.inf])
-    wider = Scores(
-        *(torch.cat([ends[:1], kind, ends[1:]]) for kind in ranked[:2]), *(count + 2 for count in ranked[2:])
-    )
-    variance = sum(float(shares.var()) / len(shares) for shares in wider.placement_values())
-    smoothed = float(wider.auc())
+    shares = _shares_below(ranked.inside, ranked.outside), _shares_below(ranked.outside, ranked.inside)
+    variance = sum(float(share.var()) / len(share) for share in shares)
+    smoothed = float(shares[0].mean())
     size, quantile = smoothed * (1 - smoothed) / variance, float(special.ndtri((1 + level) / 2))
     return Estimate(area, *wilson_interval(area, size=size, quantile=quantile), n=n, level=level)
 
@@ -160,8 +157,8 @@ def tpr_bounds(ranked: Scores, *, fpr: float, level: float = 0.95) -> tuple[floa
     Where n·fpr < 1 the outsiders show little of q: low is 0 unless $(1 - \text{fpr})^n$ is below some 0.01, and high
     still holds. Source: own derivation.
     """
-    members = len(ranked.member)
-    (lower, under), (upper, over) = _rank_errors(len(ranked.outsider), float(fpr), float(level))
+    members, outsiders = int(ranked.inside[-1]), int(ranked.outside[-1])
+    (lower, under), (upper, over) = _rank_errors(outsiders, float(fpr), float(level))
     low, _ = clopper_pearson_ends(_members_beyond(ranked, lower), members, error=under)
     _, high = clopper_pearson_ends(_members_beyond(ranked, upper + 1), members, error=over)
     return float(low.min()), float(high.max())
@@ -208,10 +205,20 @@ def _dkw_bands(*samples: Tensor, level: float) -> float:
 
 def _corners(ranked: Scores) -> tuple[Float[Tensor, " corners"], Int[Tensor, " corners"], Int[Tensor, " corners"]]:
     """Infinity and every distinct score, falling, with the numbers of members and outsiders that reach it."""
-    levels = torch.unique(torch.cat([ranked.member, ranked.outsider])).flip(0)
-    thresholds = torch.cat([levels.new_full((1,), math.inf), levels])
-    hits, alarms = (len(s) - torch.searchsorted(s, thresholds) for s in (ranked.member, ranked.outsider))
-    return thresholds, hits, alarms
+    first = (ranked.inside + ranked.outside).unique().flip(0)  # places, each of the first of a tie
+    thresholds = torch.cat([ranked.ordered.new_full((1,), math.inf), ranked.ordered[first[1:]]])
+    return thresholds, *ranked.count_from(first)
+
+
+def _shares_below(own: Int[Tensor, " corners"], other: Int[Tensor, " corners"]) -> Float[Tensor, " own+2"]:
+    """For each score of one kind, ascending, the share of the other kind that is below; ties count half.
+
+    Both kinds have one more score above all others and one more below. These tie only where others do.
+    """
+    steps, below = pad(own.diff(), (1, 1), value=1), other[1:] + other[:-1] + 2
+    half = int(bool((own.diff() * other.diff()).any()))
+    twice = torch.cat([below.new_tensor([half]), below, 2 * other[-1:] + 2 + half])
+    return (twice.double() / (2 * other[-1] + 4)).repeat_interleave(steps)
 
 
 @functools.lru_cache(maxsize=64)
@@ -241,7 +248,6 @@ def _squared_radius(error: float) -> float:
 
 def _members_beyond(ranked: Scores, ranks: np.ndarray) -> np.ndarray:
     """How many members exceed the outsiders of these ranks; 1 is the highest, 0 above all and n + 1 below all."""
-    ends = ranked.outsider.new_tensor([math.inf])
-    falling = torch.cat([ends, ranked.outsider.flip(0), -ends])
-    cuts = falling[torch.as_tensor(ranks, device=falling.device)]
-    return (len(ranked.member) - torch.searchsorted(ranked.member, cuts, right=True)).cpu().numpy()
+    others = ranked.outside[-1] - torch.as_tensor(ranks, device=ranked.outside.device)
+    place = torch.searchsorted(ranked.outside, others, right=True).clamp_max(len(ranked.ordered))
+    return ranked.count_from(place)[0].cpu().numpy()

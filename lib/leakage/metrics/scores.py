@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Float64, Int64, Real
 from torch import Tensor
+from torch.nn.functional import pad
 
 from leakage.metrics.estimates import as_sample
 
@@ -19,6 +20,7 @@ FPRS = (0.01, 0.001)
 """The false positive rates at which true positive rates are given."""
 _BITS = 30
 """Significant bits of rounded scores, about nine decimal digits; of the 53, rounding errors spoil 13 at the worst."""
+_MOST = (2 - 2.0 ** (1 - _BITS)) * 2.0**1023  # the largest of so many bits; more would round to infinity
 _ROUNDING_MARGIN = 1 + 1e-12  # 0.29 * 100 is 28.999999999999996 in floating point and must count as 29
 
 
@@ -55,7 +57,7 @@ def reaches(
 
 def reaches_mean(scores: Float64[Tensor, "*b points"], member: Bool[Tensor, "*b points"]) -> Bool[Tensor, "*b points"]:
     """Whether each score reaches the mean of those of the members of its row; see `reaches`."""
-    kept, count = round_digits(scores) * member, member.sum(-1)
+    kept, count = round_digits(scores) * member, member.sum(-1, dtype=torch.int32)
     return reaches(scores, kept.sum(-1) / count, size=kept.abs().sum(-1) / count)
 
 
@@ -70,100 +72,87 @@ def argsort_rows(values: Float[Tensor, "*b n"]) -> Int64[Tensor, "*b n"]:
 
 
 class Scores(NamedTuple):
-    """The scores of members and of outsiders, ascending, and how many there are of each in every model.
+    """Scores in ascending order, and how many of the first 0, 1, …, n of them are members' and outsiders'.
 
-    Rows are filled up with +∞. Made by `from_groups` or `from_mask`.
+    Within a tie both numbers are those before it: so they are the corners of a ROC curve, some of them repeated. Made
+    by `from_groups` or `from_mask`.
     """
 
-    member: Float64[Tensor, "*b m"]
-    outsider: Float64[Tensor, "*b n"]
-    member_count: Int64[Tensor, "*b"]
-    outsider_count: Int64[Tensor, "*b"]
+    ordered: Float64[Tensor, "*b n"]
+    inside: Int64[Tensor, "*b n+1"]
+    outside: Int64[Tensor, "*b n+1"]
 
     @classmethod
     def from_groups(cls, *, member: Real[Tensor, "*b m"], outsider: Real[Tensor, "*b n"]) -> "Scores":
         """From separate tables, with equally many members and equally many outsiders in every model."""
-        groups = [round_digits(as_sample(part, name)) for name, part in (("member", member), ("outsider", outsider))]
-        counts = (torch.full(part.shape[:-1], part.shape[-1], device=part.device) for part in groups)
-        return cls(*map(sort_rows, groups), *counts)
+        groups = [as_sample(part, name) for name, part in (("member", member), ("outsider", outsider))]
+        both = torch.cat(groups, -1)
+        place = torch.arange(both.shape[-1], device=both.device)
+        return cls.from_mask(both, member=place < groups[0].shape[-1])
 
     @classmethod
     def from_mask(cls, scores: Real[Tensor, "*b points"], *, member: Bool[Tensor, "*m points"]) -> "Scores":
         """From one table and a mask of its members, which may have only the last axes of the table."""
-        values = round_digits(as_sample(scores, "scores"))
-        if bool((member.all(-1) | ~member.any(-1)).any()):
+        values = round_digits(as_sample(scores, "scores")).clamp_(-_MOST, _MOST)
+        # The last bit of these numbers is free: it says who is a member, and is sorted with them.
+        bits = values.view(torch.int64).bitwise_or_(member.expand_as(values))
+        bits = sort_rows(bits.view(torch.float64)).view(torch.int64)
+        inside = pad((bits & 1).cumsum(-1), (1, 0))
+        counts = inside, torch.arange(inside.shape[-1], device=bits.device) - inside
+        if not all(bool(count[..., -1].all()) for count in counts):
             raise ValueError("`member` must have members and outsiders in every model.")
-        groups, counts = [], []
-        for kind in (member, ~member):
-            count = kind.sum(-1)
-            ordered = sort_rows(torch.where(kind, values, math.inf))
-            groups.append(ordered[..., : int(count.max())].contiguous())
-            counts.append(count.expand(values.shape[:-1]))
-        return cls(*groups, *counts)
+        ordered = (bits & -2).view(torch.float64)
+        untied = pad(ordered[..., 1:] != ordered[..., :-1], (1, 1), value=True)
+        return cls(ordered, *((count * untied).cummax(-1).values for count in counts))
 
     def count_flagged(
         self, threshold: float, *, strict: bool = False
     ) -> tuple[Int64[Tensor, "*b"], Int64[Tensor, "*b"]]:
         """How many members and how many outsiders reach the threshold or, if `strict`, exceed it."""
-        thresholds = round_digits(self.member.new_full((*self.member_count.shape, 1), threshold))
-        hits, alarms = self._count_both(thresholds, strict=strict)
+        thresholds = round_digits(self.ordered.new_full((*self.ordered.shape[:-1], 1), threshold))
+        hits, alarms = self.count_from(torch.searchsorted(self.ordered, thresholds, right=strict))
         return hits.squeeze(-1), alarms.squeeze(-1)
+
+    def count_from(self, place: Int64[Tensor, "*b k"]) -> tuple[Int64[Tensor, "*b k"], Int64[Tensor, "*b k"]]:
+        """How many members and how many outsiders have a score at this place of the order, or at a later one."""
+        hits, alarms = (count[..., -1:] - count.gather(-1, place) for count in (self.inside, self.outside))
+        return hits, alarms
 
     def advantage(self, threshold: float, *, strict: bool = False) -> Float64[Tensor, "*b"]:
         r"""$\mathrm{TPR} - \mathrm{FPR}$ of a threshold; see `count_flagged`."""
         hits, alarms = self.count_flagged(threshold, strict=strict)
-        return hits / self.member_count.double() - alarms / self.outsider_count.double()
+        return hits / self.inside[..., -1].double() - alarms / self.outside[..., -1].double()
 
     def best_advantage(self) -> Float64[Tensor, "*b"]:
         """The largest advantage of any threshold *on these very scores*, in [0, 1]."""
-        # A threshold between two members' scores flags more outsiders than the upper one, and no more members.
-        hits, alarms = self._count_both(self.member)
-        gaps = hits * self.outsider_count.unsqueeze(-1) - alarms * self.member_count.unsqueeze(-1)
-        return gaps.amax(-1).clamp_min(0) / (self.member_count * self.outsider_count).double()
+        members, outsiders = self.inside[..., -1:], self.outside[..., -1:]
+        gaps = self.outside * members - self.inside * outsiders  # of the scores above, times both numbers
+        return gaps.amax(-1) / (members * outsiders).double().squeeze(-1)
 
     def auc(self) -> Float64[Tensor, "*b"]:
         r"""The area under the ROC curve, $\Pr(s_m > s_o) + \tfrac12 \Pr(s_m = s_o)$."""
-        ranks = torch.arange(self.member.shape[-1], device=self.member.device)
-        wins = (self._twice_below() * (ranks < self.member_count.unsqueeze(-1))).sum(-1)
-        return wins / (2 * self.member_count * self.outsider_count).double()
-
-    def placement_values(self) -> tuple[Float64[Tensor, "*b m"], Float64[Tensor, "*b n"]]:
-        """For each member the share of outsiders below, for each outsider that of members above; ties count half."""
-        swapped = Scores(self.outsider, self.member, self.outsider_count, self.member_count)
-        below = self._twice_below() / (2 * self.outsider_count.unsqueeze(-1)).double()
-        return below, 1 - swapped._twice_below() / (2 * self.member_count.unsqueeze(-1)).double()
+        wins = (self.inside.diff() * (self.outside[..., 1:] + self.outside[..., :-1])).sum(-1)
+        return wins / (2 * self.inside[..., -1] * self.outside[..., -1]).double()
 
     def threshold_at_fpr(self, fpr: float) -> Float64[Tensor, "*b"]:
         """The rounded score that members must exceed: the highest one of an outsider not to be flagged at `fpr`."""
-        return self._thresholds([fpr]).squeeze(-1)
+        return self.ordered.gather(-1, self._places([fpr]) - 1).squeeze(-1)
 
     def tpr_at_fprs(self, fprs: Sequence[float]) -> Float64[Tensor, "*b rates"]:
         """The share of members that exceed `threshold_at_fpr`, at several rates by one search; ties do not count."""
-        hits = _count_above(self.member, self.member_count, self._thresholds(fprs), strict=True)
-        return hits / self.member_count.double().unsqueeze(-1)
+        return self.count_from(self._places(fprs))[0] / self.inside[..., -1:].double()
 
-    def _count_both(self, thresholds: Float64[Tensor, "*b k"], *, strict: bool = False) -> tuple[Tensor, Tensor]:
-        hits = _count_above(self.member, self.member_count, thresholds, strict=strict)
-        return hits, _count_above(self.outsider, self.outsider_count, thresholds, strict=strict)
-
-    def _thresholds(self, fprs: Sequence[float]) -> Float64[Tensor, "*b rates"]:
-        rates = self.outsider.new_tensor([fpr * _ROUNDING_MARGIN for fpr in fprs])
-        allowed = (self.outsider_count.double().unsqueeze(-1) * rates).long()
+    def _places(self, fprs: Sequence[float]) -> Int64[Tensor, "*b rates"]:
+        """Where the scores begin that exceed `threshold_at_fpr`."""
+        rates, outsiders = self.ordered.new_tensor([fpr * _ROUNDING_MARGIN for fpr in fprs]), self.outside[..., -1:]
+        allowed = (outsiders.double() * rates).long()
         if bool((allowed < 1).any()):
             fpr = min(fprs)
             raise ValueError(
-                f"`fpr` = {fpr!r} cannot be measured with {int(self.outsider_count.min())} outsiders (n·fpr < 1); "
+                f"`fpr` = {fpr!r} cannot be measured with {int(outsiders.min())} outsiders (n·fpr < 1); "
                 f"give at least {math.ceil(1 / fpr)} outsiders or a larger `fpr`."
             )
-        return self.outsider.gather(-1, (self.outsider_count.unsqueeze(-1) - 1 - allowed).clamp_min(0))
-
-    def _twice_below(self) -> Int64[Tensor, "*b m"]:
-        """For each member twice the number of outsiders below it, plus the number of those equal to it."""
-        below = torch.searchsorted(self.outsider, self.member)
-        next_one = self.outsider.gather(-1, below.clamp_max(self.outsider.shape[-1] - 1))
-        if not bool(((next_one == self.member) & self.member.isfinite()).any()):  # most scores differ
-            return 2 * below
-        return below + torch.searchsorted(self.outsider, self.member, right=True)
+        return torch.searchsorted(self.outside, (outsiders - 1 - allowed).clamp_min(0), right=True)
 
 
 def rates(
@@ -178,10 +167,3 @@ def rates(
     found = {"advantage": ranked.advantage(0.0, strict=True), "auc": ranked.auc()}
     tpr = ranked.tpr_at_fprs(fprs).unbind(-1)
     return found | {f"tpr_at_{fpr}": one for fpr, one in zip(fprs, tpr, strict=True)}
-
-
-def _count_above(
-    ordered: Float64[Tensor, "*b n"], count: Int64[Tensor, "*b"], thresholds: Float64[Tensor, "*b k"], *, strict: bool
-) -> Int64[Tensor, "*b k"]:
-    """How many of the first `count` numbers of each ascending row reach each threshold or, if `strict`, exceed it."""
-    return count.unsqueeze(-1) - torch.searchsorted(ordered, thresholds.contiguous(), right=strict)

@@ -296,10 +296,10 @@ def test_a_threshold_known_exactly_leaves_the_members_alone():
 @pytest.mark.parametrize(("m", "n", "shift"), [(1000, 1000, 0), (1000, 1000, 1), (200, 1000, 1)])
 def test_the_bounds_are_narrower_than_two_intervals_crossed(m, n, shift):
     fpr, error = 0.01, 0.025 / 2
-    ranked = Scores.from_groups(**gaussian(m, n, shift=shift))
-    falling = ranked.outsider.flip(0)
+    drawn = gaussian(m, n, shift=shift)
+    ranked, falling = Scores.from_groups(**drawn), drawn["outsider"].sort(descending=True).values
     few, many = int(stats.binom.ppf(error, n, fpr)), int(stats.binom.isf(error, n, fpr))
-    fewest, most = (int((ranked.member > falling[place]).sum()) for place in (few - 1, many))
+    fewest, most = (int((drawn["member"] > falling[place]).sum()) for place in (few - 1, many))
     crossed = clopper_pearson(most, m, level=1 - 2 * error).high - clopper_pearson(fewest, m, level=1 - 2 * error).low
     low, high = tpr_bounds(ranked, fpr=fpr)
     assert high - low < crossed
