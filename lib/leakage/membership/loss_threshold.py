@@ -22,7 +22,7 @@ _Members = Bool[Tensor, "models points"]  # whether each model was trained on ea
 _Partners = Int[Tensor, " models"] | None  # each model's partner in complementary pairs; None for independent subsets
 _LEAST_LOSS = 1e-150  # nats, from which on a ratio of two losses is finite
 _MOST_IN_32_BITS = 2048  # models n whose keys, at most n³/4, are below 2³¹
-_GROUPS = 4096  # of losses that are counted together before some are looked at one by one
+_GROUPS = 8  # of losses that are counted together before some are looked at one by one; times √(all losses)
 
 
 def global_thresholds(
@@ -193,8 +193,9 @@ def _best_of_all(losses: Tensor, member: Tensor, matrix: Tensor) -> Float64[Tens
     # The last bit of these numbers is free: it says who is a member, and is sorted with them.
     bits = torch.cat(map_threads(sort_rows, (bits & -2 | member).view(torch.float64).split(1))).view(torch.int64)
     values, kind = (bits & -2).view(torch.float64), (bits & 1).bool()
-    sample = values[:, :: max(1, values.numel() // (16 * _GROUPS))].flatten().sort().values
-    edges = torch.cat([sample[:: -(-len(sample) // _GROUPS)], values[:, -1:].amax(0)]).unique()
+    groups = _GROUPS * math.isqrt(values.numel())
+    sample = values[:, :: max(1, values.numel() // (16 * groups))].flatten().sort().values
+    edges = torch.cat([sample[:: -(-len(sample) // groups)], values[:, -1:].amax(0)]).unique()
     until = torch.searchsorted(values, edges.expand(len(values), -1).contiguous(), right=True)
     inside = pad(kind.cumsum(-1, dtype=torch.int32), (1, 0)).gather(-1, until).double()
     inside, outside = matrix @ inside, matrix @ (until - inside)  # (sets, groups), up to each edge
