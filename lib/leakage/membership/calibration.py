@@ -45,13 +45,15 @@ def calibrate_scores(
     if without is not None:
         matrix[:, without] = 0
     find_means = partial(_scores_and_means, matrix=matrix, rows=target_rows(target))
-    own, count, mean = map_columns(find_means, scores, member)
-    has_shadows = count > 0
-    mean_of_means = (mean * has_shadows).sum(-1, keepdim=True) / has_shadows.sum(-1, keepdim=True)
-    return own - torch.where(has_shadows, mean, mean_of_means)
+    own, has_shadows, mean = map_columns(find_means, scores, member)
+    if not bool(has_shadows.all()):
+        mean_of_means = (mean * has_shadows).sum(-1, keepdim=True) / has_shadows.sum(-1, keepdim=True)
+        mean = torch.where(has_shadows, mean, mean_of_means)
+    return own.sub_(mean)
 
 
 def _scores_and_means(scores: Tensor, member: Tensor, *, matrix: Tensor, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
-    """The scores of the targets, and the number and mean of their shadow models."""
+    """The scores of the targets, whether they have shadow models, and the mean of these."""
     scores = round_digits(scores.double())
-    return scores[rows], *shadow_means(scores, ~member, matrix)
+    count, mean = shadow_means(scores, ~member, matrix)
+    return scores[rows], count > 0, mean

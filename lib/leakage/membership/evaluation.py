@@ -40,7 +40,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -103,7 +103,7 @@ def curve_fprs(outsiders: int) -> list[float]:
 
 def fewest_outsiders(models: TrainedModels) -> int:
     """The outsiders of the target that has fewest."""
-    return int((~models.target_member).sum(1).min())
+    return int((~models.target_member).sum(1, dtype=torch.int32).min())
 
 
 class AttackResult(NamedTuple):
@@ -362,7 +362,9 @@ def measure(
 ) -> dict[str, Float64[Tensor, " targets"]]:
     """The metrics of each target."""
     rows = max(1, _NUMBERS_RANKED_AT_ONCE // scores.shape[1])
-    fewest = int((~member).sum(1).min())  # after points are left out, one false alarm is always allowed
+    fewest = int(
+        (~member).sum(1, dtype=torch.int32).min()
+    )  # after points are left out, one false alarm is always allowed
     fprs = {metric: max(fpr_of(metric), 1 / fewest) for metric in metrics if metric not in METRICS}
 
     def rank(part: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
@@ -375,7 +377,8 @@ def measure(
     parts = map_threads(rank, zip(scores.split(rows), member.split(rows), strict=True))
     rates = {metric: torch.cat([part[metric] for part in parts]) for metric in parts[0]}
     if "advantage" in metrics and flagged is not None:
-        hits, alarms = ((flagged & kind).sum(1) / kind.sum(1).double() for kind in (member, ~member))
+        count = partial(torch.sum, dim=1, dtype=torch.int32)  # sums of truth values to int64 take ten times as long
+        hits, alarms = (count(flagged & kind) / count(kind).double() for kind in (member, ~member))
         rates["advantage"] = hits - alarms
     return {metric: rates[metric] for metric in metrics}
 

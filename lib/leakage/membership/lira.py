@@ -67,7 +67,7 @@ def lira_of_logits(
     fit = partial(_fit_shadows, matrix=matrix, rows=target_rows(target))
     phi, *moments = map_columns(fit, logits, member)
     seen, unseen = _Fit(*moments[:2]), _Fit(*moments[2:])
-    gap = (seen.mean - unseen.mean).nanmean(-1, keepdim=True)
+    gap = _mean_of_known(seen.mean - unseen.mean)
     fixed = [_fixed_variance(kind) for kind in ((unseen,) if offline else (unseen, seen))]
     return map_columns(partial(_score, gap=gap, fixed=fixed, own=variance == "own"), phi, *moments)[0]
 
@@ -77,17 +77,31 @@ def _fit_shadows(logits: Tensor, member: Tensor, *, matrix: Tensor, rows: slice)
     phi = logits.double() - logits.double().mean(-2, keepdim=True)  # a shift of a point's logits changes no ratio
     moments = []
     for kind in (member, ~member):
-        count, mean = shadow_means(phi, kind, matrix)
+        weight = kind.double()
+        count, mean = shadow_means(phi, weight, matrix)
         # Differences from a mean of this kind, since squares of numbers far from 0 lose the digits of their variance.
-        centre = (phi * kind).sum(-2, keepdim=True) / kind.sum(-2, keepdim=True).clamp_min(1)
-        gaps = torch.where(kind, phi - centre, 0)
+        centre = (phi * weight).sum(-2, keepdim=True) / weight.sum(-2, keepdim=True).clamp_min(1)
+        gaps = (phi - centre) * weight
         squares = matrix @ gaps.square() - count * (mean - centre).square()
-        moments += [mean.where(count > 0, math.nan), (squares.clamp_min(0) / (count - 1)).where(count > 1, math.nan)]
+        moments += [
+            _choose(count > 0, mean, math.nan),
+            _choose(count > 1, squares.clamp_min(0) / (count - 1), math.nan),
+        ]
     return phi[..., rows, :], *moments
 
 
+def _choose(known: Tensor, table: Tensor, other: Tensor | float) -> Tensor:
+    """The table where it is known, which is usually everywhere, and other numbers elsewhere."""
+    return table if bool(known.all()) else table.where(known, other)
+
+
+def _mean_of_known(table: Float64[Tensor, "*b points"]) -> Float64[Tensor, "*b 1"]:
+    """`nanmean`, which takes ten times as long, since it counts in int64."""
+    return table.nansum(-1, keepdim=True) / (~table.isnan()).sum(-1, keepdim=True, dtype=torch.int32)
+
+
 def _fixed_variance(fit: _Fit) -> Float64[Tensor, "*e targets 1"]:
-    fixed = fit.variance.nanmean(-1, keepdim=True)
+    fixed = _mean_of_known(fit.variance)
     if bool(fixed.isnan().any()):
         raise ValueError(
             "no point has two shadow models of each kind; train more, or set `offline=True` if none saw it."
@@ -109,10 +123,10 @@ def _score(phi: Tensor, *moments: Tensor, gap: Tensor, fixed: list[Tensor], own:
 
 def _gaussian(fit: _Fit, other_mean: Tensor, fixed: Tensor, *, own: bool) -> tuple[Tensor, Tensor]:
     """Mean and variance of one kind, also at points with too few shadow models of this kind."""
-    mean = fit.mean.where(~fit.mean.isnan(), other_mean)
+    mean = _choose(~fit.mean.isnan(), fit.mean, other_mean)
     if bool(mean.isnan().any()):
         raise ValueError("no point has shadow models of both kinds; if none saw the points, set `offline=True`.")
-    variance = fit.variance.where(~fit.variance.isnan(), fixed) if own else fixed
+    variance = _choose(~fit.variance.isnan(), fit.variance, fixed) if own else fixed
     return mean, variance.clamp_min(_LEAST_VARIANCE)
 
 

@@ -51,11 +51,12 @@ def rmia(
     matrix = shadow_matrix(len(member), partner, target=target, device=member.device)
     log_ratio = partial(_log_ratio, matrix=matrix, rows=target_rows(target), offline=offline, slope=slope)
     (own,) = map_columns(log_ratio, losses, member)
-    compared = own
+    rows = compared = own.split(1, -2)
     if population is not None:
-        (compared,) = map_columns(log_ratio, population, member.new_zeros(population.shape[-2:]))
+        (others,) = map_columns(log_ratio, population, member.new_zeros(population.shape[-2:]))
+        compared = others.split(1, -2)
     share = partial(_share_dominated, log_gamma=math.log(gamma))
-    return torch.cat(map_threads(share, zip(own.split(1, -2), compared.split(1, -2), strict=True)), -2) - 0.5
+    return torch.cat(map_threads(share, zip(rows, compared, strict=True)), -2).sub_(0.5)
 
 
 def _share_dominated(
@@ -65,7 +66,7 @@ def _share_dominated(
     own, compared = ratios
     order = argsort_rows(own)  # ascending numbers are found several times as fast
     ascending = own.gather(-1, order)
-    ranked = sort_rows(compared).round(decimals=_DECIMALS)
+    ranked = (ascending if compared is own else sort_rows(compared)).round(decimals=_DECIMALS)
     dominated = torch.searchsorted(ranked, (ascending - log_gamma).round_(decimals=_DECIMALS), right=True)
     return torch.empty_like(own).scatter_(-1, order, dominated.double() / ranked.shape[-1])
 

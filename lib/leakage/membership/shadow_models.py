@@ -37,7 +37,7 @@ def target_rows(target: int | None) -> slice:
 
 def shadow_means(
     values: Float64[Tensor, "*e models points"],
-    kind: Bool[Tensor, "models points"],
+    kind: Bool[Tensor, "models points"] | Float64[Tensor, "models points"],
     matrix: Float64[Tensor, "targets models"],
 ) -> tuple[Float64[Tensor, "targets points"], Float64[Tensor, "*e targets points"]]:
     """The number of shadow models of one kind and the mean of their (finite) values; 0 where there is none."""
