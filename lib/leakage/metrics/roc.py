@@ -210,7 +210,7 @@ def _corners(ranked: Scores) -> tuple[Float[Tensor, " corners"], Int[Tensor, " c
     return thresholds, *ranked.count_from(first)
 
 
-def _shares_below(own: Int[Tensor, " corners"], other: Int[Tensor, " corners"]) -> Float[Tensor, " own+2"]:
+def _shares_below(own: Int[Tensor, " corners"], other: Int[Tensor, " corners"]) -> Float[Tensor, " shares"]:
     """For each score of one kind, ascending, the share of the other kind that is below; ties count half.
 
     Both kinds have one more score above all others and one more below. These tie only where others do.
