@@ -362,9 +362,8 @@ def measure(
 ) -> dict[str, Float64[Tensor, " targets"]]:
     """The metrics of each target."""
     rows = max(1, _NUMBERS_RANKED_AT_ONCE // scores.shape[1])
-    fewest = int(
-        (~member).sum(1, dtype=torch.int32).min()
-    )  # after points are left out, one false alarm is always allowed
+    # After points are left out, one false alarm is always allowed.
+    fewest = int((~member).sum(1, dtype=torch.int32).min())
     fprs = {metric: max(fpr_of(metric), 1 / fewest) for metric in metrics if metric not in METRICS}
 
     def rank(part: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
