@@ -138,6 +138,8 @@ def to_matrix(name: str, values: Any, *, boolean: bool = False) -> Tensor:
 def to_names(name: str, values: Any, rows: int) -> np.ndarray:
     """A text for each row, "missing" where there is none."""
     rule = f"`{name}` must be one for each of the {rows} rows"
+    if isinstance(values, str):
+        raise ValueError(f"{rule}, got {values!r}; give the column itself, not its name.")
     try:
         array = to_array(name, values)
     except ValueError as error:

@@ -245,6 +245,16 @@ class AuditResult:
                 )
         return notes
 
+    def explain_small_slices(self) -> list[str]:
+        """A note if most slices are too small to be measured, as those of numbers are."""
+        small = sum(self._is_small(inside) for *_, inside in self._slices)
+        if 2 * small <= len(self._slices):
+            return []
+        return [
+            f"{small:,} of {len(self._slices):,} slices have fewer than {_LEAST_IN_SLICE} members or outsiders and are "
+            "not measured: merge rare names, and cut numbers into bands."
+        ]
+
     def exposed_rows(self, k: int = 20) -> NumberTable:
         """The k members most exposed to the strongest attack.
 

@@ -129,13 +129,13 @@ def run_audit(
     warnings = (*swapped, *(find_differing_members(baseline.auc) if baseline else ()))
     named = {"labels": inputs.labels, "groups": inputs.groups, "units": inputs.units, "baseline": baseline}
     found = Audit(evaluation, rates, level, **named, notes=(), warnings=warnings)
-    left_out = {name: evaluation.results[name] for name in options.attacks}
     notes = (
         *warnings,
-        *(f"The attack {name!r} has no row: it {one.missing}." for name, one in left_out.items() if one.scores is None),
+        *explain_own_attacks(found, options.attacks),
         *(find_duplicate_losses(inputs.models) if notes_on_rows is None else notes_on_rows),
         *find_limits(inputs.models, fprs=rates),
         *found.explain_blind_rates(),
+        *found.explain_small_slices(),
         *inputs.notes,
         explain_intervals(
             len(inputs.models.target_numbers),
@@ -167,6 +167,21 @@ def leave_out_attacks_that_know(evaluation: Evaluation, names: Iterable[str]) ->
             if not torch.allclose(before, after, equal_nan=True):
                 results[name] = AttackResult(attack, None, None, {}, _KNOWS)
     return dataclasses.replace(evaluation, results=results)
+
+
+def explain_own_attacks(found: Audit, names: Iterable[str]) -> list[str]:
+    """A note for each attack of a user that has no row, or whose scores are smaller for members."""
+    notes = []
+    for name in names:
+        result = found.evaluation.results[name]
+        if result.scores is None:
+            notes.append(f"The attack {name!r} has no row: it {result.missing}.")
+        elif (area := found.interval(name, "auc")).high < 0.5:
+            notes.append(
+                f"The attack {name!r} ranks outsiders above members (AUC {area:.2f}): scores must be larger for likelier "
+                "members; turn their sign."
+            )
+    return notes
 
 
 def possible_attacks(models: TrainedModels) -> Mapping[str, Attack]:

@@ -335,6 +335,7 @@ BAD = {
     "no such target": (lambda x, m: (x, m), {"target": 8}, "`target` must be a whole number"),
     "population": (lambda x, m: (x, m), {"population": np.ones((3, 9))}, "`population` must have losses of all 8"),
     "population of NaN": (lambda x, m: (x, m), {"population": np.full((8, 9), np.nan)}, "`population` must be finite"),
+    "name of a column": (lambda x, m: (x, m), {"groups": "ward"}, "got 'ward'; give the column"),
     "ragged groups": (lambda x, m: (x, m), {"groups": [[1], [1, 2]] * 200}, "`groups` must be one for each of the 400"),
     "correct": (lambda x, m: (x, m), {"correct": np.ones(9)}, "`correct` must be of the shape"),
     "labels": (lambda x, m: (x, m), {"labels": [1, 2]}, "`labels` must be one for each"),
@@ -693,6 +694,15 @@ def test_an_attack_of_your_own_is_judged_like_all_others():
     found = audit.of_losses(losses, member, attacks={"mine": lambda models: models.logits.sum(-1)})
     (note,) = (note for note in found.notes if "mine" in note)
     assert note.startswith("The attack 'mine' has no row: it needs")
+    found = audit.of_losses(some_losses(member, 1.0), member, attacks={"mine": lambda models: models.losses})
+    assert any("'mine' ranks outsiders above members" in note for note in found.notes)
+
+
+def test_numbers_as_groups_are_said_to_need_bands():
+    member = pairs()
+    for groups, noted in ((np.arange(ROWS) / 7, True), (np.arange(ROWS) % 4, False)):
+        found = audit.of_losses(some_losses(member), member, groups=groups)
+        assert any("into bands" in note for note in found.notes) == noted
 
 
 @pytest.mark.parametrize("design", DESIGNS)
