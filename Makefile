@@ -43,7 +43,7 @@ data: $(READY) ## fetch the public data sets that claims need, about 7 MB
 test: $(READY) ## test what a change may break, in a few minutes
 	$(BIN)/python -m pytest -q $(SIDE_BY_SIDE) -m "not slow" --ignore=tests/site tests
 
-test-slow: $(READY) ## test the rest: the smoke book, kills, clusters, benchmarks, a second device
+test-slow: $(READY) ## test the rest: coverage, the smoke book, kills, clusters, benchmarks, a second device
 	$(BIN)/python -m pytest -q $(SIDE_BY_SIDE) -m slow --ignore=tests/site tests
 
 # The processor's oldest instructions, with another machine's rounding on top: see tests/last_bits.py.

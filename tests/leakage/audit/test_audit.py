@@ -368,7 +368,7 @@ def test_tables_that_are_surely_transposed_are_refused(models):
         audit.of_losses(*turned(models, 300, 0))
 
 
-@pytest.mark.parametrize(("models", "rows", "seed"), [*((6, 5, seed) for seed in range(4)), (60, 20, 0), (150, 12, 0)])
+@pytest.mark.parametrize(("models", "rows", "seed"), [*((6, 5, seed) for seed in range(4)), (60, 20, 0)])
 def test_a_few_rows_under_many_models_are_audited_with_a_note(models, rows, seed):
     member = (torch.rand(models, rows, generator=stream(seed, "many models")) < 0.5).numpy()
     member[:, :4] = [True, True, False, False]
@@ -515,6 +515,7 @@ def test_partners_are_left_out_together_and_everybody_once(units, expected, desi
         assert all({int(models.partner[model]) for model in part} == set(part) for part in parts)
 
 
+@pytest.mark.slow
 def test_intervals_over_models_cover_one_half_where_nothing_leaks():
     """Models share their shadow models: the plain error of a mean would cover in 84 of 100 cases, for LiRA."""
     draws = np.random.default_rng(0)

@@ -140,6 +140,7 @@ def test_an_attack_of_your_own_is_one_line():
     assert "mine" in str(found)
 
 
+@pytest.mark.slow
 def test_intervals_cover_what_other_models_on_other_points_give():
     draws, found = stream(0, "coverage"), []
     for _ in range(120):

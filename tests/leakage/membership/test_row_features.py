@@ -63,6 +63,7 @@ def without_the_model(logits, member, features):
 each_attack = pytest.mark.parametrize("attack", [quantiles, without_the_model])
 
 
+@pytest.mark.slow
 @each_attack
 def test_where_nothing_tells_the_area_is_one_half(attack):
     draws, found, times = stream(0, "nothing"), [], 40
