@@ -178,8 +178,8 @@ def explain_own_attacks(found: Audit, names: Iterable[str]) -> list[str]:
             notes.append(f"The attack {name!r} has no row: it {result.missing}.")
         elif (area := found.interval(name, "auc")).high < 0.5:
             notes.append(
-                f"The attack {name!r} ranks outsiders above members (AUC {area:.2f}): scores must be larger for likelier "
-                "members; turn their sign."
+                f"The attack {name!r} ranks outsiders above members (AUC {area:.2f}): scores must be larger for "
+                "likelier members; turn their sign."
             )
     return notes
 
