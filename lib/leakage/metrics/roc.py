@@ -213,11 +213,10 @@ def _corners(ranked: Scores) -> tuple[Float[Tensor, " corners"], Int[Tensor, " c
 def _shares_below(own: Int[Tensor, " corners"], other: Int[Tensor, " corners"]) -> Float[Tensor, " shares"]:
     """For each score of one kind, ascending, the share of the other kind that is below; ties count half.
 
-    Both kinds have one more score above all others and one more below. These tie only where others do.
+    Both kinds have one more score above all others and one more below.
     """
     steps, below = pad(own.diff(), (1, 1), value=1), other[1:] + other[:-1] + 2
-    half = int(bool((own.diff() * other.diff()).any()))
-    twice = torch.cat([below.new_tensor([half]), below, 2 * other[-1:] + 2 + half])
+    twice = torch.cat([below.new_ones(1), below, 2 * other[-1:] + 3])
     return (twice.double() / (2 * other[-1] + 4)).repeat_interleave(steps)
 
 
