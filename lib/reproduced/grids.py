@@ -9,6 +9,7 @@ The function is one of a module, or a `functools.partial` of one (see `code_keys
 
 import functools
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
@@ -160,7 +161,8 @@ def _processes(count: int) -> Executor:
 
 
 def _begin_process() -> None:
-    """Divide no grid further, and end with the process that asked, even if it is killed."""
+    """Divide no grid further; end with the process that asked, even if it is killed, and leave interrupts to it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ[repository.PROCESSES_VARIABLE] = "1"
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -108,22 +109,31 @@ def test_a_damaged_file_is_told_and_computed_again(tmp_path, notes, capsys):
 
 
 @pytest.mark.slow
-def test_processes_end_with_the_one_that_began_them(tmp_path):
+def test_processes_leave_interrupts_to_the_one_that_began_them_and_end_with_it(tmp_path):
     script = """
 import time
 from reproduced import runtime
 from reproduced import grids
 if __name__ == "__main__":
     run = runtime.begin("ci", 0, "cpu")
-    grids.run_grid(waiting.wait, [0.0, 600.0], name="toy", run=run)
+    grids.run_grid(waiting.wait, [599.0, 600.0], name="toy", run=run)
 """
-    (tmp_path / "waiting.py").write_text("import time\ndef wait(seconds):\n    time.sleep(seconds)\n")
+    waiting = f"""
+import pathlib, time
+def wait(seconds):
+    pathlib.Path({str(tmp_path)!r}, f"begun {{seconds}}").touch()
+    time.sleep(seconds)
+"""
+    (tmp_path / "waiting.py").write_text(waiting)
     (tmp_path / "script.py").write_text(f"import waiting\n{script}")
-    runner = subprocess.Popen([sys.executable, tmp_path / "script.py"], env=os.environ | {"LEAKAGE_PROCESSES": "2"})
-    wait_until(lambda: list((tmp_path / "grids/toy").glob("*.pt")))  # the first point is there, the second never will
+    command, environment = [sys.executable, tmp_path / "script.py"], os.environ | {"LEAKAGE_PROCESSES": "2"}
+    runner = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: len([*tmp_path.glob("begun *")]) == 2)
     family = psutil.Process(runner.pid).children(recursive=True)
+    for member in family:
+        member.send_signal(signal.SIGINT)
     runner.kill()
-    runner.wait(HANGS)
+    assert "KeyboardInterrupt" not in runner.communicate(timeout=HANGS)[1]
     wait_until(lambda: not any(member.is_running() and member.status() != "zombie" for member in family))
 
 
