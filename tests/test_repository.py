@@ -122,7 +122,7 @@ def test_the_package_alone_says_its_version():
     assert citation["version"] == leakage.__version__
     assert "version" not in load(ROOT / "_config.yml")
     lines = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
-    assert f"## [{leakage.__version__}] - {citation['date-released']}" in lines
+    assert f"## {leakage.__version__} - {citation['date-released']}" in lines
 
 
 def test_licences_agree():
@@ -160,7 +160,8 @@ def test_the_contents_list_every_page_once_and_every_claims_file_has_a_page():
 
 
 def test_no_page_and_no_setting_invents_the_address_of_the_repository():
-    files = [*PAGES, BOOK / "chapters.yml", *(ROOT / name for name in ("_toc.yml", "_config.yml", "pyproject.toml"))]
+    settings = [ROOT / name for name in ("_toc.yml", "_config.yml", "pyproject.toml", "CITATION.cff")]
+    files = [*PAGES, *ROOT.glob("*.md"), BOOK / "chapters.yml", *settings]
     assert "url" not in CONFIG["repository"]
     assert not [file.name for file in files if re.search(r"github\.com/[\w-]+/book\b", file.read_text("utf-8"))]
 
