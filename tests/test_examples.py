@@ -143,7 +143,7 @@ def test_the_contract_has_every_key_of_the_json():
 
 LIB = Path(leakage.__file__).parents[1]
 FILES = [*LIB.glob("leakage/**/__init__.py"), *LIB.glob("reproduced/papers/*/__init__.py")]
-# A package of the library must have an example, a paper's room may.
+# A package of the library must have an example, that of a paper may.
 SHOWING = [path for path in FILES if path.is_relative_to(LIB / "leakage") or "```python" in path.read_text("utf-8")]
 PACKAGES = sorted(".".join(path.parent.relative_to(LIB).parts) for path in SHOWING)
 EXAMPLE = re.compile(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -1,4 +1,4 @@
-"""The pages *Library*: what somebody else would import, and the room of each paper, made from their docstrings.
+"""The pages *Library*: what somebody else would import, and the package of each paper, made from their docstrings.
 
 One page for each package of `leakage` and of `reproduced.papers`. A page begins with the package's docstring and the
 example in it; then each module has a section, with an entry for each public class, method and function. The source is
@@ -21,7 +21,7 @@ from reproduced.code_keys import find_modules, imported_files
 from reproduced.pages.jinja_environment import fill_template
 
 PAGE = "library"  # the page of the book below which these stand
-_LIBRARY, _ROOMS = "leakage", "reproduced.papers"  # the packages with pages
+_LIBRARY, _PAPERS = "leakage", "reproduced.papers"  # the packages with pages
 _SECTION = re.compile(r"^(Args|Attributes|Returns|Yields|Raises):\n((?: +.*(?:\n|$)|\n(?= ))*)", re.MULTILINE)
 _FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"(?<![`}])`([A-Za-z_][\w.]*)`(?!`)")
@@ -50,7 +50,7 @@ def imported_modules(source: str, known: Collection[str]) -> frozenset[str]:
 
 def page_file(page: str) -> str:
     """The file of the repository from which a page is made: `metrics` → `lib/leakage/metrics/__init__.py`."""
-    package = _ROOMS.partition(".")[0] if _is_below(f"reproduced.{page}", _ROOMS) else _LIBRARY
+    package = _PAPERS.partition(".")[0] if _is_below(f"reproduced.{page}", _PAPERS) else _LIBRARY
     return "/".join(["lib", *dict.fromkeys([package, *page.split(".")]), "__init__.py"])
 
 
@@ -102,7 +102,7 @@ class Library:
     def modules(self) -> dict[str, Path]:
         """Dotted path → file of every module that has a place here, in order; a package comes before its modules."""
         found = sorted(find_modules(self.lib).items())
-        return {name: path for name, path in found if _is_below(name, _LIBRARY) or _is_below(name, _ROOMS)}
+        return {name: path for name, path in found if _is_below(name, _LIBRARY) or _is_below(name, _PAPERS)}
 
     @cached_property
     def names(self) -> dict[str, ast.Module | _Entry]:
@@ -149,9 +149,9 @@ class Library:
 
     def contents(self) -> str:
         """The tree of the pages with the first sentence of each, the papers apart."""
-        parts: dict[str, dict[str, str]] = {"What to import": {}, "A room for each paper": {}}
+        parts: dict[str, dict[str, str]] = {"What to import": {}, "A package for each paper": {}}
         for page, (package, *_) in self._by_page(self.modules).items():
-            parts["A room for each paper" if _is_below(package, _ROOMS) else "What to import"][page] = package
+            parts["A package for each paper" if _is_below(package, _PAPERS) else "What to import"][page] = package
         return fill_template("library_contents.md", library=self, parts=parts)
 
     def imports_of(self, chapter: str) -> str:
