@@ -16,6 +16,8 @@ OLDEST := _build/oldest
 OLDEST_TORCH ?=
 NUMERICAL = $(foreach part,audit inversion membership metrics models trainers,$(wildcard tests/leakage/$(part)/test_*.py)) \
   $(wildcard tests/reproduced/papers/*/test_*.py) $(foreach part,batches gpu,tests/test_$(part).py)
+# The instructions that every processor has.
+OLD_PROCESSOR := ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OPENBLAS_CORETYPE=Prescott
 # A process for each core, up to four; a file of tests is one piece of work.
 SIDE_BY_SIDE := -n logical --maxprocesses 4 --dist loadfile
 # Each of the many processes of a build or a test would compile the library for itself.
@@ -46,13 +48,13 @@ test: $(READY) ## test what a change may break, in a few minutes
 test-slow: $(READY) ## test the rest: coverage, the smoke book, kills, clusters, benchmarks, a second device
 	$(BIN)/python -m pytest -q $(SIDE_BY_SIDE) -m slow --ignore=tests/site tests
 
-# The processor's oldest instructions, with another machine's rounding on top: see tests/last_bits.py.
+# With another machine's rounding on top: see tests/last_bits.py.
 test-portable: $(READY) ## test the numbers as other processors would compute them
-	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OPENBLAS_CORETYPE=Prescott \
+	$(OLD_PROCESSOR) \
 	  $(BIN)/python -m pytest -q $(SIDE_BY_SIDE) -m "not slow" --last-bits "$(SEED)" \
 	  $(filter-out $(foreach part,command training,tests/leakage/audit/test_$(part).py),$(NUMERICAL))
 
-test-all: test test-slow test-portable test-oldest ## test all of this; .ci/run does
+test-all: test test-slow test-portable test-oldest ## test all of this
 
 test-site: $(READY) ## look at every page of the site that `make book` made, in a browser
 	$(BIN)/python -m pytest -q $(SIDE_BY_SIDE) tests/site
@@ -69,7 +71,7 @@ test-oldest: $(READY) ## test the library with the oldest packages that pyprojec
 	$(PYTHON) -m venv $(OLDEST)/venv
 	$(OLDEST)/venv/bin/python -m pip install -q --no-compile -c $(OLDEST)/requirements.txt -c $(OLDEST)/indirect.txt -e . \
 	  beartype hypothesis psutil pytest pytest-xdist
-	$(OLDEST)/venv/bin/python -m pytest -q $(SIDE_BY_SIDE) -o filterwarnings=default -m "not slow" \
+	$(OLD_PROCESSOR) $(OLDEST)/venv/bin/python -m pytest -q $(SIDE_BY_SIDE) -o filterwarnings=default -m "not slow" \
 	  $(shell grep -LP 'reproduced(\.| import )(?!runtime)' $(NUMERICAL))
 
 benchmark: $(READY) ## time our algorithms against the straightforward ones
