@@ -325,7 +325,8 @@ def _is_complete(dataset: Dataset, found: Sequence[FileStatus]) -> bool:
 
 def _fetch(name: str) -> str:
     """How to get a data set, with the book's repository and without."""
-    return f"Fetch it by `{FETCH_COMMAND} {name}`, or in Python by `leakage.data.datasets.fetch({name!r})`"
+    anywhere = f"`leakage.data.datasets.fetch({name!r})`"
+    return f"Fetch it in the book's repository by `{FETCH_COMMAND} {name}`, or anywhere in Python by {anywhere}"
 
 
 def _damage(name: str, found: FileStatus) -> str:

@@ -119,7 +119,8 @@ def test_a_damaged_file_is_named_with_the_cure_and_left_as_it_is(folder, site, c
     assert (status, len(told)) == (expected, 1)
     (line,) = complaints
     assert line.startswith(f"leakage: Tiny: {path} is refused: ")
-    assert "Move it away. Fetch it by `.venv/bin/leakage data one`" in line
+    assert "Move it away." in line
+    assert "by `.venv/bin/leakage data one`" in line
     assert path.read_bytes() == damage
     assert site.asked == ["/two"]
 
