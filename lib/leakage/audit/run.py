@@ -35,7 +35,7 @@ from leakage.membership.evaluation import (
     tpr_name,
 )
 from leakage.membership.row_features import tell_members_apart
-from leakage.membership.table import ATTACKS, Attack, deterministic
+from leakage.membership.table import ATTACKS, Attack, own_attack
 from leakage.membership.trained_models import TrainedModels
 from leakage.threads import use_threads
 
@@ -76,9 +76,7 @@ def check_options(fprs: Any, level: Any, attacks: Any = None) -> AuditOptions:
             raise ValueError(
                 f"`attacks` must have names of their own, got {name!r}, which the audit has or is no text."
             )
-        if not isinstance(attack, Attack) and not callable(attack):
-            raise TypeError(f"`attacks` must be functions of the models, got {arguments.shown(attack)} as {name!r}.")
-        own[name] = attack if isinstance(attack, Attack) else Attack(deterministic(attack))  # pyright: ignore[reportArgumentType]
+        own[name] = own_attack(name, attack)
     return AuditOptions(rates, arguments.check_number("level", level, above=0, below=1), own)
 
 

@@ -52,7 +52,7 @@ from tqdm import tqdm
 
 from leakage import arguments
 from leakage.membership import loss_threshold
-from leakage.membership.table import ATTACKS, Attack, deterministic
+from leakage.membership.table import ATTACKS, Attack, own_attack
 from leakage.membership.trained_models import NotAvailable, TrainedModels
 from leakage.metrics import roc
 from leakage.metrics.estimates import Estimate, newcombe_interval, smallest_count
@@ -300,15 +300,15 @@ def evaluate(
 
     Args:
         models: models, points and who was trained on what.
-        attacks: names in `ATTACKS`; or attacks of your own by name, each an `Attack` or a function of the models, and
-            so in one line `evaluate(models, {"mine": lambda models: -models.losses})`.
+        attacks: names in `ATTACKS`; or attacks of your own by name, each an `Attack` or a function of the models, or
+            of models and generator; in one line: `evaluate(models, {"mine": lambda models: -models.losses})`.
         fprs: false positive rates at which true positive rates are measured, where the outsiders can show them.
         generator: of the attacks that draw; by default one of the CPU with seed 0.
     """
     if not isinstance(attacks, Mapping):
         attacks = {arguments.check_choice("attacks", name, ATTACKS): ATTACKS[name] for name in attacks}
     generator = generator or torch.Generator().manual_seed(0)
-    own = {name: one if isinstance(one, Attack) else Attack(deterministic(one)) for name, one in attacks.items()}
+    own = {name: own_attack(name, one) for name, one in attacks.items()}
     each = tqdm(own.items(), "Attacks", unit="attack", **_PROGRESS)
     results = {name: _run(models, name, attack, fprs, generator) for name, attack in each}
     return Evaluation(models, results, generator)

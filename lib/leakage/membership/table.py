@@ -5,7 +5,9 @@ in float64. It may read `member` for shadow models, not for the target or its pa
 also read which other points the target did not train on. Its scores do not depend on the order of points.
 """
 
+import inspect
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -14,6 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from leakage import arguments
 from leakage.membership import (
     attack_models,
     boundary_distance,
@@ -68,6 +71,20 @@ class Attack:
 def deterministic(score: Callable[[TrainedModels], Tensor]) -> ScoreFunction:
     """The score function of an attack that draws nothing."""
     return lambda models, generator: score(models)
+
+
+def own_attack(name: str, attack: Any) -> Attack:
+    """An attack of a user's: an `Attack`, a function of the models, or one of the models and a generator."""
+    if isinstance(attack, Attack):
+        return attack
+    for count, as_score in ((1, deterministic), (2, lambda score: score)):
+        with suppress(TypeError, ValueError):  # no function, or one of other arguments
+            inspect.signature(attack).bind(*range(count))
+            return Attack(as_score(attack))
+    raise TypeError(
+        f"`attacks`: {name!r} must be a function of the models, or of the models and a generator, got "
+        f"{arguments.shown(attack)}."
+    )
 
 
 def _gap(models: TrainedModels) -> Float[Tensor, "models points"]:

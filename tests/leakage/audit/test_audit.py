@@ -699,6 +699,36 @@ def test_an_attack_of_your_own_is_judged_like_all_others():
     assert any("'mine' ranks outsiders above members" in note for note in found.notes)
 
 
+def _with_a_generator(models, generator, scale=1.0):
+    return -models.losses * scale
+
+
+@pytest.mark.parametrize(
+    "mine",
+    [
+        lambda models: -models.losses,
+        lambda models, scale=2.0: -models.losses * scale,
+        _with_a_generator,
+        functools.partial(_with_a_generator, scale=2.0),
+        Attack(_with_a_generator),
+    ],
+)
+def test_an_attack_of_your_own_takes_the_models_or_also_a_generator(mine):
+    member = pairs()
+    found = audit.of_losses(some_losses(member), member, attacks={"mine": mine})
+    rows = {row.attack: row.auc.estimate for row in found.results}
+    assert rows["mine"] == pytest.approx(rows["loss"])
+    evaluation = evaluate(found.evaluation.models, {"mine": mine})
+    assert evaluation.results["mine"].rates["auc"].mean() == pytest.approx(rows["loss"])
+
+
+@pytest.mark.parametrize("mine", [3, "loss", None, lambda: 0, lambda models, generator, more: 0])
+def test_what_is_no_attack_is_refused_by_its_name(mine):
+    member = pairs()
+    with pytest.raises(TypeError, match="'mine' must be a function of the models, or"):
+        audit.of_losses(some_losses(member), member, attacks={"mine": mine})
+
+
 def test_numbers_as_groups_are_said_to_need_bands():
     member = pairs()
     for groups, noted in ((np.arange(ROWS) / 7, True), (np.arange(ROWS) % 4, False)):
