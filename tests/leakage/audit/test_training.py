@@ -176,7 +176,7 @@ LATE = {
     "missing label": ({"labels": [None, *Y[1:]]}, "`y` must be a label for every row, got none at row 0"),
     "NaN": ({"labels": np.where(X[:, 1] > 1, np.nan, Y)}, "`y` must be a label for every row"),
     "taken name": ({"attacks": {"LiRA": lambda models: -models.losses}}, "`attacks` must have names of their own"),
-    "no function": ({"attacks": {"mine": 3}}, "`attacks` must be functions"),
+    "no function": ({"attacks": {"mine": 3}}, "must be a function of the models"),
     "no mapping": ({"attacks": ["loss"]}, "`attacks` must be a mapping"),
     "failing attack": ({"attacks": {"mine": fails}}, "`attacks`: 'mine' fails on drawn losses .*needs the weights"),
     "of few rows": ({"attacks": {"mine": lambda models: -models.losses[:, :9]}}, "`scores of mine` must have shape"),
