@@ -258,9 +258,10 @@ class AuditResult:
     def exposed_rows(self, k: int = 20) -> NumberTable:
         """The k members most exposed to the strongest attack.
 
-        `found`: of the targets trained on the row, the number for which the attack flags it at false positive rate
-        `at FPR` (the smallest of `fprs` that the outsiders can show); `outranks`: the mean share of the outsiders whose
-        score is lower. Rows are in order of found / (of models + 1), then of `outranks`.
+        `row`: its place, counted from 0, whatever the index of a data frame (`frame.iloc[row]`); `found`: of the
+        targets trained on the row, the number for which the attack flags it at false positive rate `at FPR` (the
+        smallest of `fprs` that the outsiders can show); `outranks`: the mean share of the outsiders whose score is
+        lower. Rows are in order of found / (of models + 1), then of `outranks`.
         """
         k = arguments.check_count("k", k, least=1)
         scores, member, thresholds = self._strongest_scores()
