@@ -7,7 +7,6 @@ also read which other points the target did not train on. Its scores do not depe
 
 import inspect
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -77,14 +76,25 @@ def own_attack(name: str, attack: Any) -> Attack:
     """An attack of a user's: an `Attack`, a function of the models, or one of the models and a generator."""
     if isinstance(attack, Attack):
         return attack
-    for count, as_score in ((1, deterministic), (2, lambda score: score)):
-        with suppress(TypeError, ValueError):  # no function, or one of other arguments
-            inspect.signature(attack).bind(*range(count))
-            return Attack(as_score(attack))
+    if _takes(attack, 1):
+        return Attack(deterministic(attack))
+    if _takes(attack, 2):
+        return Attack(attack)
     raise TypeError(
         f"`attacks`: {name!r} must be a function of the models, or of the models and a generator, got "
         f"{arguments.shown(attack)}."
     )
+
+
+def _takes(function: Any, count: int) -> bool:
+    """Whether this is a function that takes so many arguments; one written in C may not say, and is believed to."""
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:  # it has no signature
+        return True
+    return True
 
 
 def _gap(models: TrainedModels) -> Float[Tensor, "models points"]:

@@ -5,6 +5,7 @@ import hashlib
 import html
 import json
 import math
+import operator
 import re
 
 import numpy as np
@@ -720,6 +721,13 @@ def test_an_attack_of_your_own_takes_the_models_or_also_a_generator(mine):
     assert rows["mine"] == pytest.approx(rows["loss"])
     evaluation = evaluate(found.evaluation.models, {"mine": mine})
     assert evaluation.results["mine"].rates["auc"].mean() == pytest.approx(rows["loss"])
+
+
+def test_a_function_without_a_signature_is_one_of_the_models():
+    member = pairs()
+    found = audit.of_losses(some_losses(member), member, attacks={"mine": operator.attrgetter("losses")})
+    rows = {row.attack: row.auc.estimate for row in found.results}
+    assert rows["mine"] == pytest.approx(1 - rows["loss"])
 
 
 @pytest.mark.parametrize("mine", [3, "loss", None, lambda: 0, lambda models, generator, more: 0])
